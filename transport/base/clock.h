@@ -13,7 +13,7 @@ namespace sluice::base {
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Nanoseconds since an arbitrary origin; never goes back.
+  // Returns nanoseconds since an arbitrary origin. Never decreases.
   virtual int64_t NowNs() = 0;
 };
 

@@ -86,7 +86,7 @@ absl::Status NotRetrySafe(absl::Status status) {
 absl::Status AddPeer(const absl::Status& status, std::string_view peer) {
   auto detail = DetailOf(status);
   if (!detail.has_value() || !detail->peer().empty()) return status;
-  // As Error() puts it together.
+  // The end of the message as Error() builds it.
   std::string why;
   if (!detail->cause().empty()) why.append(": ").append(detail->cause());
   if (!detail->remedy().empty()) why.append("; ").append(detail->remedy());

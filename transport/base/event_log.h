@@ -25,7 +25,7 @@ class EventLog {
   EventLog(std::string_view room, LogSink* sink, Clock* clock)
       : room_(room), sink_(sink), clock_(clock) {}
 
-  // Whether it is worth while to write a message.
+  // Returns whether a sink is set. Without a sink, the caller need not build a message.
   bool listens() const { return sink_ != nullptr; }
   void Say(Severity severity, std::string_view event, std::string_view peer,
            std::string_view message);
@@ -33,7 +33,7 @@ class EventLog {
  private:
   struct Event {
     std::string_view name;
-    int64_t full_at_ns;  // when there will be room for kAtOnce again
+    int64_t full_at_ns;  // time after which a burst of kAtOnce records is allowed again
     uint64_t left_out = 0;
   };
 

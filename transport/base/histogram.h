@@ -32,16 +32,16 @@ class Histogram {
   int64_t max() const { return count_ == 0 ? 0 : max_; }
   double mean() const;
 
-  // The smallest recordable value v such that at least `quantile` (0 to 1) of all values are <= v,
-  // up to the bucket's width. 0 when empty.
+  // Returns the smallest value v such that at least `quantile` (0 to 1) of all values are <= v, with the precision of a bucket.
+  // Returns 0 if the histogram is empty.
   int64_t Quantile(double quantile) const;
 
   struct Bucket {
-    int64_t first;  // lowest and highest value that falls into it
+    int64_t first;  // lowest and highest value of the bucket
     int64_t last;
     uint64_t count;
   };
-  // The non-empty buckets, ascending.
+  // Returns the non-empty buckets in ascending order.
   std::vector<Bucket> Buckets() const;
 
  private:

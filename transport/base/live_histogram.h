@@ -29,27 +29,27 @@ class HistogramCopy {
   void Merge(const HistogramCopy& other);
   uint64_t count() const { return count_; }
   uint64_t sum() const { return sum_; }
-  // The smallest value v that is the last of a bucket, such that at least `quantile` (0 to 1) of all are <= v. 0 when
-  // empty.
+  // Returns the smallest last value v of a bucket such that at least `quantile` (0 to 1) of all values are <= v. Returns 0 if the
+  // histogram is empty.
   int64_t Quantile(double quantile) const;
-  // How many are surely <= `value`: those in buckets that end there or before.
+  // Returns the number of values in buckets whose last value is <= `value`: a lower bound of the number of values <= `value`.
   uint64_t CountUpTo(int64_t value) const;
 
   struct Bucket {
-    int64_t first;  // lowest and highest value that falls into it
+    int64_t first;  // lowest and highest value of the bucket
     int64_t last;
     uint64_t count;
   };
-  // The non-empty buckets, ascending.
+  // Returns the non-empty buckets in ascending order.
   std::vector<Bucket> Buckets() const;
-  // One of Buckets() of another copy, for those who send them somewhere. Ignored if there is no such bucket.
+  // Adds a bucket that Buckets() of another copy returned, for example in another process. Does nothing if no bucket starts at `first`.
   void Add(int64_t first, uint64_t count);
 
  private:
   friend class LiveHistogram;
   std::vector<uint64_t> counts_;
   uint64_t count_ = 0;
-  uint64_t sum_ = 0;  // of copies; of buckets that were added, about
+  uint64_t sum_ = 0;  // approximate after Add(), which counts each value as `first`
 };
 
 class LiveHistogram {

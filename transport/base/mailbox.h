@@ -16,7 +16,7 @@ namespace sluice::base {
 
 struct MailNode {
   void (*run)(MailNode* node) = nullptr;  // may post the node again, or destroy it
-  MailNode* next = nullptr;               // the mailbox's
+  MailNode* next = nullptr;               // used by the mailbox only
 };
 
 class Mailbox {
@@ -29,8 +29,8 @@ class Mailbox {
     MailNode* seen = newest_.load(std::memory_order_relaxed);
     do {
       node->next = seen;
-      // Ordered with a flag that says "asleep": either the reader sees the node before it sleeps, or the sender
-      // sees the flag.
+      // Sequentially consistent with the reader's "asleep" flag: either the reader sees the node before it sleeps, or the
+      // sender sees the flag.
     } while (!newest_.compare_exchange_weak(seen, node, std::memory_order_seq_cst,
                                             std::memory_order_relaxed));
   }
@@ -39,7 +39,7 @@ class Mailbox {
     return taken_ == nullptr && newest_.load(std::memory_order_seq_cst) == nullptr;
   }
 
-  // Runs what has been posted so far, in the order of each sender. The number of nodes.
+  // Runs the nodes that have been posted, and keeps the order of each sender. Returns the number of nodes that ran.
   int Run() {
     if (newest_.load(std::memory_order_relaxed) == nullptr && taken_ == nullptr) return 0;
     Take();
@@ -53,8 +53,8 @@ class Mailbox {
     return count;
   }
 
-  // Takes back a node that was posted, so that it does not run; its sender may post it again, or destroy it. False: it was
-  // not there. Walks the list: for rare cases.
+  // Removes a posted node before it runs. The sender may then post it again or destroy it. Returns false if the node was not in the
+  // mailbox. Walks the list: for rare cases.
   bool Remove(MailNode* node) {
     Take();
     for (MailNode** link = &taken_; *link != nullptr; link = &(*link)->next) {
@@ -66,7 +66,7 @@ class Mailbox {
   }
 
  private:
-  // Appends what has been posted to what was taken before.
+  // Appends the posted nodes to `taken_`, oldest first.
   void Take() {
     MailNode* newest = newest_.exchange(nullptr, std::memory_order_acquire);
     MailNode* oldest = nullptr;
@@ -82,7 +82,7 @@ class Mailbox {
   }
 
   std::atomic<MailNode*> newest_{nullptr};
-  MailNode* taken_ = nullptr;  // the reader's: in the order of each sender, not run yet
+  MailNode* taken_ = nullptr;  // reader only: nodes that have not run yet
 };
 
 }  // namespace sluice::base

@@ -13,10 +13,10 @@
 
 namespace sluice::base {
 
-// How many single-character edits lead from one to the other.
+// Returns the number of single-character edits (insert, delete, replace) that turn `a` into `b`.
 size_t EditDistance(std::string_view a, std::string_view b);
 
-// The candidate that takes the fewest edits, three at most; empty: there is nothing like it.
+// Returns the candidate with the fewest edits, or an empty string if each candidate needs more than three edits.
 std::string Nearest(std::string_view name, const std::vector<std::string>& candidates);
 
 }  // namespace sluice::base

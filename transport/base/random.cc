@@ -11,15 +11,14 @@ namespace sluice::base {
 
 uint64_t SystemRandom::Next64() {
   if (left_ == 0) {
-    // Up to 256 bytes come whole once the pool is seeded; a signal can interrupt only the wait for
-    // the seed.
+    // Once the pool is seeded, the kernel returns up to 256 bytes in full. A signal can interrupt only the wait for the seed.
     ssize_t got;
     do {
       got = getrandom(block_.data(), sizeof(block_), 0);
     } while (got < 0 && errno == EINTR);
     if (got != static_cast<ssize_t>(sizeof(block_))) {
       std::perror("getrandom");
-      std::abort();  // keys made from anything else would be guessable
+      std::abort();  // without these bytes, keys would be predictable
     }
     left_ = block_.size();
   }

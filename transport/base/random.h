@@ -16,9 +16,9 @@ class Random {
 
   virtual uint64_t Next64() = 0;
 
-  // In [0, bound); bound must not be 0. The bias is below bound / 2^64.
+  // Returns a number in [0, bound). `bound` must not be 0. The bias is below bound / 2^64.
   uint64_t Below(uint64_t bound) {
-    __extension__ using Wide = unsigned __int128;  // Not ISO C++, and -Wpedantic would say so.
+    __extension__ using Wide = unsigned __int128;  // not ISO C++; silences -Wpedantic
     return static_cast<uint64_t>((static_cast<Wide>(Next64()) * bound) >> 64);
   }
 
@@ -29,7 +29,7 @@ class Random {
   }
 };
 
-// Unpredictable numbers from the kernel (man getrandom), fetched in blocks: fit for keys.
+// Unpredictable numbers from the kernel (man getrandom), fetched in blocks. Suitable for keys.
 //
 // Threads       One thread.
 class SystemRandom final : public Random {
@@ -41,8 +41,9 @@ class SystemRandom final : public Random {
   size_t left_ = 0;
 };
 
-// Repeatable numbers from a seed (SplitMix64): for simulations, tests and workloads, never for
-// keys. Thread-safety: one thread.
+// Repeatable numbers from a seed (SplitMix64), for simulations, tests and workloads. Not suitable for keys.
+//
+// Threads       One thread.
 class SeededRandom final : public Random {
  public:
   explicit SeededRandom(uint64_t seed) : state_(seed) {}

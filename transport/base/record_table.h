@@ -18,11 +18,11 @@ class RecordTable {
  public:
   static constexpr size_t kBlock = 32;
 
-  // The records are behind the table, not of it: a constant table lets them be changed.
+  // Constness is shallow: the caller can change a record of a const table.
   T& operator[](size_t index) const { return blocks_[index / kBlock][index % kBlock]; }
   size_t size() const { return size_; }
 
-  // One more at the end.
+  // Appends a record and returns it.
   T& Add() {
     if (size_ % kBlock == 0) blocks_.push_back(std::make_unique<T[]>(kBlock));
     return (*this)[size_++];

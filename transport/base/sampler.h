@@ -13,7 +13,7 @@ namespace sluice::base {
 
 class Sampler {
  public:
-  // 1: all of them.
+  // 1 selects each event.
   explicit Sampler(uint32_t every) : every_(every) {}
 
   bool Hit() {
@@ -21,11 +21,11 @@ class Sampler {
     Draw();
     return true;
   }
-  // For how many each that was picked stands.
+  // Returns the number of events that each selected event represents on average.
   uint32_t every() const { return every_; }
 
  private:
-  // 1 to 2 * every - 1, each as likely: `every` in the mean.
+  // Draws the next distance, from 1 to 2 * every - 1 with equal probability. The mean is `every`.
   void Draw() {
     state_ = state_ * 1664525u + 1013904223u;
     left_ = 1 + static_cast<uint32_t>((static_cast<uint64_t>(state_) * (2 * every_ - 1)) >> 32);

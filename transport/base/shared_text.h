@@ -55,8 +55,8 @@ class SharedText {
   }
 
  private:
-  // The characters follow it, and a zero. So the longest IPv4 address with its port, 21 characters,
-  // fits the smallest piece of memory that malloc has.
+  // The characters and a terminating zero follow the body. So the longest IPv4 address with its port (21 characters) fits the smallest
+  // allocation of malloc.
   struct Body {
     uint16_t owners;
   };

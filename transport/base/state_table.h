@@ -46,7 +46,7 @@ class StateTable {
     }
   }
 
-  // False: the event means nothing in this state; `*to` is left as it is.
+  // Sets `*to` to the next state. Returns false and leaves `*to` unchanged if the event has no meaning in this state.
   constexpr bool Next(State from, Event event, State* to) const {
     const uint8_t next = next_[Index(from)][Index(event)];
     if (next == kNone) return false;
@@ -57,7 +57,7 @@ class StateTable {
   constexpr const char* NameOf(State state) const { return states_[Index(state)]; }
   constexpr const char* NameOf(Event event) const { return events_[Index(event)]; }
 
-  // One line per transition, in their order: "open: shut -> closed".
+  // Returns one line per transition, in the order of the rows: "open: shut -> closed". Each line starts with `before`.
   std::string Print(std::string_view before = "") const {
     std::string text;
     for (const auto& row : rows_) {

@@ -53,7 +53,7 @@ bool ReadText(CodedInputStream* in, std::string* text) {
          in->ReadString(text, static_cast<int>(bytes));
 }
 
-// Another wire type than a field's is one that it does not know, as in protobuf.
+// As in protobuf, a known field with an unexpected wire type counts as an unknown field.
 constexpr uint32_t TextTag(Field field) {
   return static_cast<uint32_t>(field) << 3 | WireFormatLite::WIRETYPE_LENGTH_DELIMITED;
 }
@@ -75,7 +75,7 @@ absl::optional<std::string> Print(absl::string_view url, const absl::Cord& paylo
   if (detail->syndrome() != 0) add("syndrome ", detail->syndrome());
   if (detail->vendor_code() != 0) add("vendor code ", detail->vendor_code());
   add("", detail->retry_safe() ? "safe to retry" : "may have run");
-  return absl::Utf8SafeCHexEscape(text);  // it may have come from a peer
+  return absl::Utf8SafeCHexEscape(text);  // the text may come from a peer
 }
 
 }  // namespace
@@ -141,7 +141,7 @@ std::optional<StatusDetail> StatusDetail::Parse(std::string_view bytes) {
     }
     if (!read) return std::nullopt;
   }
-  // Or it has stopped at a tag that is none.
+  // False if ReadTag() stopped at an invalid tag.
   if (!in.ConsumedEntireMessage()) return std::nullopt;
   return detail;
 }

@@ -68,7 +68,7 @@ bool IsRetrySafe(const absl::Status& status);
 
 // Makes Status::ToString() and operator<< print the payload as text, "layer call, operation …",
 // without the parts that the message has. Abseil has one such function per process: if the program
-// has set one before the first error, it stays.
+// sets its own function before the first error, that function stays.
 void PrintDetailsAsText();
 
 }  // namespace sluice::base

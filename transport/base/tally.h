@@ -2,7 +2,8 @@
 //
 // Tally: a number that one thread counts and any thread reads.
 //
-// Threads       Add(), Set(): one at a time, with a happens-before edge between two. value(): any; it may be an older value.
+// Threads       Add(), Set(): one thread at a time, with a happens-before edge between two calls. value(): any; it may return an older
+//               value.
 // Cost          An addition in memory: no locked instruction, no fence.
 #ifndef SLUICE_TRANSPORT_BASE_TALLY_H_
 #define SLUICE_TRANSPORT_BASE_TALLY_H_
@@ -16,7 +17,7 @@ class Tally {
  public:
   void Add(uint64_t more = 1) {
 #ifdef __x86_64__
-    // One instruction, not a locked one; of the line below GCC makes three.
+    // One instruction without a lock prefix. GCC compiles the line below to three instructions.
     __asm__("addq %1, %0" : "+m"(value_) : "er"(more) : "cc");
 #else
     Set(value() + more);

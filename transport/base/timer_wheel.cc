@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A timer's level is that of the highest group of six bits in which its tick differs from the
-// current tick; its slot there is that group of its own tick. So whatever is in level 0 fires in
-// the current 64 ticks, and a slot of a higher level is spread over the lower ones when its first
-// tick is reached.
+// The bits of a tick form groups of six, one group per level. A timer is in the level of the highest group in which its tick differs
+// from the current tick. The value of that group in the timer's tick is its slot. So the timers of level 0 fire within the current 64
+// ticks. When the first tick of a slot in a higher level is reached, its timers move to the lower levels.
 #include "transport/base/timer_wheel.h"
 
 #include <algorithm>
@@ -48,8 +47,7 @@ void TimerWheel::Schedule(Timer* timer, int64_t deadline_ns) {
 }
 
 void TimerWheel::Insert(Timer* timer, uint64_t floor_tick) {
-  // At most as far as the top level reaches; what is later comes back here when that slot's time
-  // has come.
+  // The tick is limited to the span of the wheel. A later timer is inserted again when its slot is reached.
   const uint64_t last_tick = now_tick_ | (kSpanTicks - 1);
   timer->tick = std::max(std::min(TickAtOrAfter(timer->deadline_ns), last_tick), floor_tick);
   const uint64_t differing = (timer->tick ^ now_tick_) | (kSlots - 1);
@@ -86,9 +84,8 @@ bool TimerWheel::FirstSlot(uint16_t* bucket, uint64_t* start_tick) const {
     if (occupied_[level] == 0) continue;
     const int shift = level * kSlotBits;
     const int current = static_cast<int>((now_tick_ >> shift) & (kSlots - 1));
-    // Counted from the current slot round: only the top level can have slots "behind", in its next
-    // lap. The current slot of a higher level is always empty: what belonged there went to a lower
-    // one.
+    // The search starts at the current slot and wraps around. Only the top level can have timers in slots before the current slot, for its
+    // next round. The current slot of a higher level is always empty, because its timers are in lower levels.
     const int ahead = std::countr_zero(std::rotr(occupied_[level], current));
     const int slot = (current + ahead) & (kSlots - 1);
     assert(level == 0 || ahead != 0);
@@ -122,8 +119,8 @@ int TimerWheel::Advance(int64_t now_ns) {
     while (!IsEmpty(&due)) {
       Timer* timer = static_cast<Timer*>(due.next);
       Unlink(timer);
-      // Its own tick may be later than its deadline's: it was armed late, or cut at the wheel's
-      // span.
+      // The timer is not due yet if only the first tick of its slot is reached, or if its tick was limited to the span of the wheel. The
+      // tick of a timer that was armed late is after its deadline, so both are compared.
       if (timer->tick > now_tick_ || TickAtOrAfter(timer->deadline_ns) > now_tick_) {
         Insert(timer, std::max(timer->tick, now_tick_ + 1));
         continue;

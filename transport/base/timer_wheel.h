@@ -7,7 +7,7 @@
 // Cost          1 KiB for each level that has held a timer: an unused wheel is small. After that no allocation.
 // Ownership     The wheel owns nothing. A Timer is a member of its owner's object. Cancel it, or let it fire, before the object ends.
 // Threads       One.
-// Precision     A timer never fires early, and less than one tick after Advance() reaches it.
+// Precision     A timer never fires early. Its deadline is rounded up to a tick. It fires at the first Advance() at or after that tick.
 #ifndef SLUICE_TRANSPORT_BASE_TIMER_WHEEL_H_
 #define SLUICE_TRANSPORT_BASE_TIMER_WHEEL_H_
 
@@ -33,11 +33,11 @@ struct Timer : TimerLink {
 
   bool armed() const { return next != nullptr; }
 
-  Callback fire = nullptr;  // may schedule or cancel any timer, this one included
+  Callback fire = nullptr;  // may schedule or cancel any timer, including this timer
   void* context = nullptr;
   int64_t deadline_ns = 0;
-  uint64_t tick = 0;    // the wheel's
-  uint16_t bucket = 0;  // the wheel's
+  uint64_t tick = 0;    // used by the wheel only
+  uint16_t bucket = 0;  // used by the wheel only
 };
 
 class TimerWheel {
@@ -51,20 +51,18 @@ class TimerWheel {
   TimerWheel(const TimerWheel&) = delete;
   TimerWheel& operator=(const TimerWheel&) = delete;
 
-  // Arms, or moves, the timer. A deadline that has passed fires at the next Advance(). A deadline
-  // past the wheel's span is kept and met.
+  // Arms the timer, or changes its deadline. If the deadline has passed, the timer fires at the first Advance() in a later tick. A
+  // deadline beyond the span of the wheel is also met.
   void Schedule(Timer* timer, int64_t deadline_ns);
-  // No effect on a timer that is not armed.
+  // Disarms the timer. Does nothing if it is not armed.
   void Cancel(Timer* timer);
 
-  // Fires what is due, in the order of ticks; returns how many. Timers scheduled meanwhile for a
-  // time that has passed fire at the next call, so a callback that re-arms itself can't hold the
-  // caller for ever.
+  // Fires the due timers in the order of ticks and returns their number. If a callback schedules a timer for a time that has passed,
+  // that timer fires at a later call. So a callback that always arms its timer again cannot block the caller without limit.
   int Advance(int64_t now_ns);
 
-  // No timer fires before this time; -1 when none is armed. May be earlier than the first deadline
-  // when that one is far away (a waker then advances, and asks again: at most kLevels - 1 times per
-  // timer).
+  // Returns a time before which no timer fires, or -1 if no timer is armed. If the first deadline is far away, the time may be earlier
+  // than that deadline. The caller then calls Advance() and this function again, at most kLevels - 1 times per timer.
   int64_t NextWakeNs() const;
 
   size_t size() const { return size_; }
@@ -76,14 +74,13 @@ class TimerWheel {
   void Insert(Timer* timer, uint64_t floor_tick);
   void Unlink(Timer* timer);
   TimerLink* Slot(uint16_t bucket);
-  // The earliest non-empty slot: its bucket and the tick at which it begins. False when there is
-  // none.
+  // Finds the earliest non-empty slot: its bucket and its first tick. Returns false if all slots are empty.
   bool FirstSlot(uint16_t* bucket, uint64_t* start_tick) const;
 
   const int64_t origin_ns_;
   const int64_t tick_ns_;
-  uint64_t now_tick_ = 0;    // everything due at or before it has been fired
-  uint64_t floor_tick_ = 1;  // a new timer fires no earlier: its tick has not been passed yet
+  uint64_t now_tick_ = 0;    // all timers due at or before this tick have fired
+  uint64_t floor_tick_ = 1;  // earliest tick at which a new timer may fire
   size_t size_ = 0;
   std::array<uint64_t, kLevels> occupied_{};  // one bit per slot
   // Slots of a level: circular lists, the slot is the sentinel. Null: the level has held no timer.

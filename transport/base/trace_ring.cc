@@ -32,7 +32,7 @@ std::vector<TraceRecord> TraceRing::Copy() const {
     record.code = static_cast<uint16_t>(last);
     records.push_back(record);
   }
-  // Whatever was read of a newer record was stored after its `begun_`.
+  // If a word of a newer record was read above, `begun_` already counts that record.
   const uint64_t begun = begun_.load(std::memory_order_relaxed);
   const uint64_t whole = begun > size ? begun - size : 0;
   if (whole > first) {

@@ -19,7 +19,7 @@
 namespace sluice::base {
 
 struct TraceRecord {
-  int64_t time_ns = 0;  // in the writer's clock
+  int64_t time_ns = 0;  // time of the writer's clock
   uint64_t id = 0;      // identifies the object: number of a call, …
   uint64_t detail = 0;  // defined by the event
   uint32_t number = 0;
@@ -34,7 +34,7 @@ class TraceRing {
  public:
   static constexpr uint32_t kMaxRecords = 1u << 20;
 
-  // `records` is rounded up to a power of two.
+  // `records` is limited to kMaxRecords and rounded up to a power of two.
   explicit TraceRing(uint32_t records);
 
   void Add(const TraceRecord& record) {
@@ -65,7 +65,7 @@ class TraceRing {
   uint64_t mask_ = kOff;
   std::unique_ptr<Slot[]> slots_;
   std::atomic<uint64_t> next_{0};   // records added
-  std::atomic<uint64_t> begun_{0};  // the same, with the record being added
+  std::atomic<uint64_t> begun_{0};  // records added or being added
 };
 
 }  // namespace sluice::base

@@ -14,19 +14,20 @@
 
 namespace sluice::cm {
 
-// "host:port", IPv6 addresses in brackets.
+// Returns "host:port". An IPv6 address is in brackets.
 std::string HostPort(const std::string& host, uint16_t port);
 std::string ToString(const sockaddr* address);
-// "mlx5_0:2", as devices are asked for; without the port if that is 0.
+// Returns "mlx5_0:2", the form of --device. Omits the port if it is 0.
 std::string PlaceOf(const std::string& device, uint8_t port);
 
-// An address, not a name: Resolve() asks nobody.
+// Returns whether `host` is a numeric address. Resolve() sends no query for it.
 bool IsNumeric(const std::string& host);
 
-// Whether the address belongs to an interface of this host. True if that is not known. Makes system calls.
+// Returns whether the address belongs to an interface of this host, and true if that is unknown. Makes system calls.
 bool IsOfThisHost(const sockaddr_storage& address);
 
-// All addresses of a name, IPv4 first (man getaddrinfo). Blocks on a name server. `passive`: for listening; an empty host or "*" is every address then.
+// Returns all addresses of a name, IPv4 first (man getaddrinfo). Blocks on the name server. `passive`: for listening; an empty host or "*"
+// then means all addresses.
 absl::StatusOr<std::vector<sockaddr_storage>> Resolve(const std::string& host, uint16_t port,
                                                       bool passive);
 

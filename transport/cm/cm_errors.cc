@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The connection manager's events and silences, put into words.
+// Errors for the events and timeouts of the connection manager.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -121,7 +121,7 @@ Verdict EndVerdict(const rdma_cm_event& event) {
         case kStale:
           return Verdict::kStale;
         case kByConsumer:
-          // A program that refuses says why. Without words: it had no room, or died over it.
+          // A program that refuses a request sends the reason. Without a reason, it had no free record, or it died.
           return HasWords(event) ? Verdict::kFinal : Verdict::kAgain;
         default:
           return Verdict::kFinal;

@@ -19,15 +19,16 @@
 
 namespace sluice::cm {
 
-// A question to the name service. Its attempt owns it, and whoever is asking, while that lasts: who
-// asks may be held up for longer than the attempt lives.
+// A query to the name service. The attempt owns it. The thread that resolves the name shares it during the query, which may last longer
+// than the attempt.
 struct Lookup {
   std::string host;
   uint16_t port = 0;
-  absl::StatusOr<std::vector<sockaddr_storage>> addresses;  // of whoever asks, until it has ended
+  // Written by the resolving thread. Valid after the query.
+  absl::StatusOr<std::vector<sockaddr_storage>> addresses;
 };
 
-// What making a connection needs beyond what keeping it does; gone once it is up.
+// State of an attempt to connect. Freed when the connection is up.
 struct Attempt {
   int64_t deadline_ns = 0;  // of all tries together
   std::string host;
@@ -39,43 +40,43 @@ struct Attempt {
   uint32_t stale_rejects = 0;
   int64_t pause_ns = 0;  // before the next try
   bool has_turn = false;
-  bool by_request = false;  // of the server: the next try is not paced
-  absl::Status last;        // what ended the last try
+  bool by_request = false;  // the server requested the attempt: the next try is not paced
+  absl::Status last;        // error of the last try
 
   PathInfo path;
   ibv_ece answer_ece = {};
   std::array<std::byte, kMaxResponseData> outgoing = {};
   size_t outgoing_bytes = 0;
-  std::vector<std::byte> incoming;  // the last private data that came
+  std::vector<std::byte> incoming;  // last received private data
 };
 
-// What a connection needs on its way up and on its way out; there is none while it is up.
+// State of a connection that connects or disconnects. Does not exist while the connection is up.
 struct ConnectionManager::Passage {
   ConnectionManager* manager = nullptr;
   base::Timer timer;
-  absl::Status why;                  // of the end
-  int64_t hold_until_ns = 0;         // the number, once goodbye is said; 0 before
-  std::unique_ptr<Attempt> attempt;  // on its way up
+  absl::Status why;                  // reason of the end
+  int64_t hold_until_ns = 0;         // end of the quarantine of the number; 0: not known yet
+  std::unique_ptr<Attempt> attempt;  // null after the connection was up
 };
 
-// Every idle peer has one: kept small.
+// Each idle peer has a record of this type, so it must be small.
 struct ConnectionManager::Connection {
-  // The id's own members, the number and the attempt belong to a command while one is under way:
-  // the polling thread then leaves them alone.
+  // While a command is in flight, the members of `*id`, `qpn` and the attempt belong to the command. The polling thread changes nothing
+  // that the command uses, and reads nothing that the command changes.
   rdma_cm_id* id = nullptr;
   std::unique_ptr<Passage> passage;
-  base::SharedText peer;  // "host:port" as asked for, or the source address
+  base::SharedText peer;  // "host:port" of Connect(), or the source address
   uint32_t index = 0;
   uint32_t generation = 0;
   uint32_t qpn = 0;
-  uint16_t commands = 0;  // under way
+  uint16_t commands = 0;  // commands in flight
   State state = State::kIdle;
   bool active : 1 = false;
-  bool qpn_exposed : 1 = false;  // the other side may know the number
-  bool closed : 1 = false;       // by its user: no more calls to it
-  bool leaving : 1 = false;  // counted among those that keep their number for a closed connection
+  bool qpn_exposed : 1 = false;  // the peer may know the number
+  bool closed : 1 = false;       // the user gets no further callbacks
+  bool leaving : 1 = false;      // counted in leaving_
   bool notified : 1 = false;
-  bool destroy_waits : 1 = false;  // for the commands under way
+  bool destroy_waits : 1 = false;  // for the commands in flight
   bool release_waits : 1 = false;  // likewise
 
   Attempt* attempt() const { return passage == nullptr ? nullptr : passage->attempt.get(); }
@@ -85,15 +86,15 @@ struct ConnectionManager::Connection {
   }
 };
 
-// What is left to do after the end of a try.
+// How to continue after a failed try.
 enum class Verdict : uint8_t {
-  kFinal,      // an answer that another try would only hear again
-  kElsewhere,  // final for this address, but the name may have others
-  kAgain,      // silence, or a passing shortage
-  kStale,      // the number is to blame: a fresh one at once
+  kFinal,      // do not retry: the answer would be the same
+  kElsewhere,  // do not retry this address; try the next address of the name, if any
+  kAgain,      // retry: the peer did not answer, or had a temporary shortage
+  kStale,      // retry with a new number: the peer still knows the old number
 };
 
-// What a CM event that ends a connection (or an attempt) says about it.
+// Returns the error for a CM event that ends a connection or an attempt.
 absl::Status EndError(const rdma_cm_event& event, std::string_view peer, bool established);
 Verdict EndVerdict(const rdma_cm_event& event);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the table's actions do. Each submits one piece of work to Commands; what comes of it goes
-// back through Handle().
+// The actions of the table. Each action submits one piece of work to Commands, and the result returns through Handle().
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
@@ -23,7 +22,7 @@ constexpr uint32_t kMaxDoublings = 4;
 
 int ErrnoOf(int result) { return result == 0 ? 0 : (errno != 0 ? errno : EIO); }
 
-constexpr int kOtherHost = -1;  // no errno
+constexpr int kOtherHost = -1;  // not an errno value
 
 absl::Status OtherHostError(const Options& options, std::string_view peer) {
   return base::Error(
@@ -50,7 +49,7 @@ void ConnectionManager::Submit(Connection* c, std::function<int(Connection*)> wo
                    });
 }
 
-// What had to wait for the commands under way.
+// Runs the action that waited for the commands in flight.
 void ConnectionManager::Settle(Connection* c) {
   if (c->destroy_waits) return DestroyNow(c);
   if (c->release_waits) return Release(c);
@@ -60,18 +59,18 @@ void ConnectionManager::Settle(Connection* c) {
 void ConnectionManager::Wait(Connection* c) {
   SetTimer(c, c->attempt()->deadline_ns);
   if (c->commands != 0) {
-    c->release_waits = true;  // what is under way may still use the id
+    c->release_waits = true;  // commands in flight may still use the id
     return;
   }
   Release(c);
 }
 
-// Every try has a fresh id and a fresh number: those of one that failed are of no further use.
+// Frees the id and the number of the failed try: each try has a new id and a new number.
 void ConnectionManager::Release(Connection* c) {
   c->release_waits = false;
   rdma_cm_id* id = std::exchange(c->id, nullptr);
   const uint32_t qpn = std::exchange(c->qpn, 0);
-  // Not before this attempt is over: were it stale, the device must not give it out for the next try.
+  // The quarantine lasts at least until the attempt ends: if the number is stale, the device must not assign it to the next try.
   if (qpn != 0) {
     Quarantine(qpn, std::max(clock_.NowNs() + options_.number_hold_ns, c->attempt()->deadline_ns));
   }
@@ -100,8 +99,8 @@ void ConnectionManager::TakeTurn(Connection* c) {
   Handle(c, more_addresses ? Event::kNextAddress : Event::kTryAgain);
 }
 
-// Not one of the commands that the id has to wait for: a name server that hangs keeps no record alive.
-// What was not asked yet when its attempt ends is not asked any more.
+// The query does not count as a command of the connection, so a name server that hangs keeps no record in use. If the attempt ends before
+// the query starts, no query is sent.
 void ConnectionManager::ResolveName(Connection* c) {
   Attempt* attempt = c->attempt();
   attempt->lookup = std::make_shared<Lookup>();
@@ -130,7 +129,7 @@ void ConnectionManager::ResolveName(Connection* c) {
 
 void ConnectionManager::ResolveAddress(Connection* c) {
   SetStepTimer(c, options_.resolve_timeout_ns);
-  auto made = std::make_shared<verbs::CmId>();  // goes with the command if nobody hears of its end
+  auto made = std::make_shared<verbs::CmId>();  // destroyed with the command if `done` does not run
   Submit(
       c,
       [this, made](Connection* own) {
@@ -156,12 +155,12 @@ void ConnectionManager::StartResolving(Connection* c) {
       [this, address, call](Connection* own) {
         if (!options_.only_this_host.empty() && !IsOfThisHost(address)) return kOtherHost;
         sockaddr_storage copy = address;
-        // Without it the kernel takes the device that its route leads over, which may be another one.
+        // Without a source address, the kernel uses the device of its route, which may be another device.
         std::optional<sockaddr_storage> source;
         if (options_.own_address) source = options_.own_address();
         const bool same_family = source.has_value() && source->ss_family == address.ss_family;
         if (options_.type_of_service) {
-          uint8_t tos = *options_.type_of_service;  // before the route, which is chosen by it
+          uint8_t tos = *options_.type_of_service;  // set before the route, which depends on it
           errno = 0;
           const int error_number = ErrnoOf(
               api_.cm_set_option(own->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)));
@@ -212,7 +211,7 @@ void ConnectionManager::SendRequest(Connection* c) {
         own->qpn = *qpn;
         if (options_.local_ece.vendor_id != 0) {
           ibv_ece ece = options_.local_ece;
-          api_.cm_set_local_ece(own->id, &ece);  // an offer: without it the peer sees none
+          api_.cm_set_local_ece(own->id, &ece);  // an offer: without this call the peer sees none
         }
         rdma_conn_param param = {};
         param.private_data = own->attempt()->outgoing.data();
@@ -282,7 +281,7 @@ void ConnectionManager::ReadPath(Connection* c) {
       });
 }
 
-// Calls that only start something: what comes of it is an event of the connection manager.
+// Submits a call that only starts an operation. An event of RDMA_CM reports the result.
 void ConnectionManager::Call(Connection* c, const char* call,
                              int (*run)(const verbs::VerbsApi&, rdma_cm_id*),
                              void (*done)(Connection*)) {
@@ -325,8 +324,8 @@ void ConnectionManager::Disconnect(Connection* c) {
       [](const verbs::VerbsApi& api, rdma_cm_id* id) { return api.cm_disconnect(id); }, nullptr);
 }
 
-// The DREP leaves only when this side disconnects too; until then the other side waits (fact 106).
-// Also when both have said goodbye at once: then each awaits the other's answer.
+// The kernel sends the DREP only when this side disconnects too; until then the peer waits (fact 106). This is also necessary if both sides
+// disconnect at once: each side then waits for the other's answer.
 void ConnectionManager::AnswerAndKeep(Connection* c) {
   if (!c->leaving) {
     c->leaving = true;
@@ -351,7 +350,7 @@ void ConnectionManager::RejectAndDestroy(Connection* c) {
 void ConnectionManager::Destroy(Connection* c) {
   CancelTimer(c);
   if (c->commands != 0) {
-    c->destroy_waits = true;  // what is under way may still use the id
+    c->destroy_waits = true;  // commands in flight may still use the id
     return;
   }
   DestroyNow(c);
@@ -363,8 +362,7 @@ void ConnectionManager::DestroyNow(Connection* c) {
   uint32_t qpn = std::exchange(c->qpn, 0);
   if (c->leaving) --leaving_;
   c->leaving = false;
-  // TIMEWAIT_EXIT says when this side's timewait is over, not the other's: our DREP may have been
-  // lost, and then theirs has not begun.
+  // TIMEWAIT_EXIT reports the end of this side's timewait only. If the DREP of this side was lost, the timewait of the peer has not begun.
   const int64_t now_ns = clock_.NowNs();
   const int64_t held_ns = c->passage == nullptr ? 0 : c->passage->hold_until_ns;
   const int64_t until_ns = held_ns != 0 ? held_ns : now_ns + options_.number_hold_ns;

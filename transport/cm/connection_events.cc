@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What RDMA_CM says, and what the end of a try means for the next one.
+// Handles the events of RDMA_CM. Decides after a failed try whether and how to retry.
 #include <algorithm>
 #include <memory>
 #include <mutex>
@@ -26,8 +26,8 @@ int ConnectionManager::ReadEvents() {
       }
     }
     if (api_.cm_get_cm_event(channel_.get(), &event) != 0) break;
-    // Copied and acknowledged first: destroying an id waits for its events, private data dies here,
-    // and so may the id, under a command.
+    // The event is copied, then acknowledged, because rdma_destroy_id waits for unacknowledged events. After that, the private data is
+    // invalid, and a command may destroy the id.
     rdma_cm_event copy = *event;
     const void* context = event->id->context;
     std::vector<std::byte> data;
@@ -51,7 +51,7 @@ int ConnectionManager::ReadEvents() {
   return count;
 }
 
-// And what was heard of it before.
+// Takes the request, then handles the events of its id that arrived earlier.
 void ConnectionManager::TakeMoved(const Request& request) {
   const void* context = TakeRequest(request.event);
   std::vector<Request> later;
@@ -70,7 +70,7 @@ void ConnectionManager::HandleCm(const rdma_cm_event& event, const void* context
   if (event.event == RDMA_CM_EVENT_CONNECT_REQUEST) return HandleRequest(event);
   if (event.event == RDMA_CM_EVENT_DEVICE_REMOVAL && EndListener(event)) return;
   Connection* c = Find(context);
-  // A late event of an id that was replaced by another attempt, or of a listener.
+  // A late event of an id that a later try replaced, or an event of a listener.
   if (c == nullptr || c->id != event.id) {
     ++metrics_.ignored_events;
     return;
@@ -104,7 +104,7 @@ void ConnectionManager::HandleCm(const rdma_cm_event& event, const void* context
   }
 }
 
-// False: the event is not a listener's.
+// Returns false if the event is not an event of a listener.
 bool ConnectionManager::EndListener(const rdma_cm_event& event) {
   const auto listener = std::find_if(listeners_.begin(), listeners_.end(),
                                      [&](const verbs::CmId& id) { return id.get() == event.id; });
@@ -117,15 +117,15 @@ bool ConnectionManager::EndListener(const rdma_cm_event& event) {
   return true;
 }
 
-// Whether an id is on the device and port that this side's queues are on. One at the wildcard
-// address is on none yet.
+// Returns whether the id is on the device and port of this side's queues. Returns true for an id at the wildcard address, which has no
+// device yet.
 bool ConnectionManager::IsOurs(const rdma_cm_id& id) const {
   if (id.verbs == nullptr) return true;
   if (!options_.device.empty() && options_.device != id.verbs->device->name) return false;
   return options_.port == 0 || id.port_num == 0 || options_.port == id.port_num;
 }
 
-// Without a record; off the polling thread.
+// Rejects a request that has no record, in a command.
 void ConnectionManager::RefuseUnheard(rdma_cm_id* id, std::vector<std::byte> words) {
   ++refusals_;
   commands_.Submit(
@@ -161,7 +161,7 @@ bool ConnectionManager::HandOver(const rdma_cm_event& event) {
   const auto* bytes = static_cast<const std::byte*>(event.param.conn.private_data);
   request->data.assign(bytes, bytes + event.param.conn.private_data_len);
   request->event.param.conn.private_data = request->data.data();
-  // If this side ends before it has moved, it goes.
+  // Destroys the id if this manager ends before the id has moved.
   auto mine = std::make_shared<verbs::CmId>(&api_, event.id);
   ++refusals_;
   commands_.Submit(
@@ -231,9 +231,8 @@ void ConnectionManager::EndTry(Connection* c, absl::Status why, Verdict verdict)
   Handle(c, Event::kRetryable);
 }
 
-// A name may have several addresses, of which the server listens at one; a number that firmware
-// handed out again after its process died costs a recognised reject; silence may mean no more than a
-// lost message.
+// Returns whether to retry, and sets the pause. A name may have several addresses, and the server may listen at only one of them. The
+// firmware may assign the number of a dead process again, which causes a stale reject. Silence may be only a lost message.
 bool ConnectionManager::PlanNextTry(Connection* c, Verdict verdict) {
   Attempt* attempt = c->attempt();
   const bool more_addresses = attempt->next_address < attempt->addresses.size();

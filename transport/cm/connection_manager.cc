@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls, and the records they concern. The table (states.cc) says what happens when;
-// connection_actions.cc does it, connection_events.cc hears what came of it.
+// The public functions and the records of connections. states.cc has the table of states, connection_actions.cc its actions, and
+// connection_events.cc the handling of events.
 #include "transport/cm/connection_manager.h"
 
 #include <fcntl.h>
@@ -184,7 +184,7 @@ void ConnectionManager::TellUp(Connection* c) {
   user_.OnUp(id);
 }
 
-// It is up, and nothing is under way.
+// Frees the passage of a connection that is up and has no command in flight.
 void ConnectionManager::SettleDown(Connection* c) {
   CancelTimer(c);
   c->passage.reset();
@@ -303,7 +303,7 @@ void ConnectionManager::NoteTraffic(ConnectionId id) {
   Connection* c = Find(id);
   if (c == nullptr || c->state != State::kAccepting || c->notified) return;
   c->notified = true;
-  // Brings the ESTABLISHED event if the RTU was lost; fails harmlessly if it has come meanwhile.
+  // Causes the ESTABLISHED event if the RTU was lost. If the RTU has arrived in the meantime, the call fails, which is harmless.
   Submit(
       c, [this](Connection* own) { return api_.cm_notify(own->id, IBV_EVENT_COMM_EST), 0; },
       [](Connection*, int) {});

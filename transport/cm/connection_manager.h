@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ConnectionManager: makes RDMA_CM connections with external QP numbers, as client and as server.
+// ConnectionManager: connects over RDMA_CM with external QP numbers, as client and as server.
 //
 // Purpose       Exchanges private data and paths with the peer. Keeps the QP number of each connection until neither side can be in
 //               timewait. Reports promptly when the peer ends. The connections carry no messages. Each step has its own deadline,
-//               because the deadlines of the kernel are minutes (facts 106, 117, 120): an attempt without an answer is repeated with
+//               because the deadlines of the kernel are minutes (facts 106, 117, 120). An attempt without an answer is repeated with
 //               a new id and a new number until the deadline of Connect().
 // Ownership     The endpoint. Device, commands, timers, random source, number pool and user outlive it.
 // Threads       The polling thread. Calls that block run in Commands; only Listen() blocks.
@@ -44,19 +44,19 @@ namespace sluice::cm {
 
 enum class Verdict : uint8_t;
 
-// Bytes of private data (RDMA_PS_TCP): what rdma_connect, rdma_accept and rdma_reject take. The
-// other side always gets the full field, padded with zeros.
+// Maximum bytes of private data in rdma_connect, rdma_accept and rdma_reject (RDMA_PS_TCP). The peer always receives the full field, padded
+// with zeros.
 inline constexpr size_t kMaxRequestData = 56;
 inline constexpr size_t kMaxResponseData = 196;
 inline constexpr size_t kMaxRejectData = 148;
 
 struct ConnectionId {
   uint32_t index = 0;
-  uint32_t generation = 0;  // 0 names none
+  uint32_t generation = 0;  // 0: no connection
   friend bool operator==(const ConnectionId&, const ConnectionId&) = default;
 };
 
-// How to reach the other side, as RDMA_CM resolved it.
+// Path to the peer, as RDMA_CM resolved it.
 struct PathInfo {
   ibv_ah_attr ah = {};
   ibv_mtu mtu = IBV_MTU_1024;
@@ -67,69 +67,70 @@ struct PathInfo {
 class User {
  public:
   virtual ~User() = default;
-  // Passive: answer with Accept(), Reject() or Close(), at once or later.
+  // Reports a connection request (passive side). Answer with Accept(), Reject() or Close(), at once or later.
   virtual void OnRequest(ConnectionId id, std::span<const std::byte> private_data,
                          const PathInfo& path, const std::string& from) = 0;
-  // Active: answer with Establish(), Reject() or Close().
+  // Reports the peer's response (active side). Answer with Establish(), Reject() or Close().
   virtual void OnResponse(ConnectionId id, std::span<const std::byte> private_data,
                           const PathInfo& path) = 0;
   virtual void OnUp(ConnectionId id) = 0;
-  // The last call for an id that was not closed by its user. `reject_data` is what the other side's
-  // Reject() carried, zero padded; empty otherwise.
+  // Reports the end of a connection that the user did not close. This is the last call for the id. If the peer called Reject(),
+  // `reject_data` is its private data, padded with zeros. If another error ended the attempt, `reject_data` is empty or the data of the
+  // request or response.
   virtual void OnDown(ConnectionId id, const absl::Status& why,
                       std::span<const std::byte> reject_data) = 0;
-  // Nobody is heard any more at an address that Listen() took: its device was removed. For those who
-  // listen.
+  // Reports that the device of a listening address was removed: the address receives no more requests.
   virtual void OnListenerDown(const absl::Status& /*why*/) {}
 };
 
-// docs/decisions/0012 says why these and no others.
+// docs/decisions/0012 gives the reasons for the timeouts and limits.
 struct Options {
   uint32_t max_connections = 1024;
   int backlog = 1024;
-  int64_t resolve_timeout_ns = 3'000'000'000;  // of an address, and of a route
-  // REQ to its answer in the first try; each further one doubles it.
+  int64_t resolve_timeout_ns = 3'000'000'000;  // for the address, and again for the route
+  // REQ to its answer in the first try. Doubles with each further try, at most four times.
   int64_t answer_timeout_ns = 3'000'000'000;
   int64_t accept_timeout_ns = 8'000'000'000;  // CONNECT_REQUEST to ESTABLISHED
-  int64_t close_timeout_ns = 20'000'000'000;  // DREQ to its answer; nobody waits for it
-  // Goodbye to the free number. More than close_timeout_ns and a timewait, so that the other side,
-  // if it is one of ours, has forgotten it by then whatever was lost.
+  int64_t close_timeout_ns = 20'000'000'000;  // DREQ to its answer; no caller waits for it
+  // Time from the disconnect until the QP number is free. Longer than close_timeout_ns plus a timewait: by then a Sluice peer has dropped
+  // the number, even if messages were lost.
   int64_t number_hold_ns = 30'000'000'000;
   PacingOptions pacing;
-  ibv_ece local_ece = {};  // offered in requests when the vendor is not 0
+  ibv_ece local_ece = {};  // offered in requests if vendor_id is not 0
   std::string device;      // connections over another device fail; empty: any
   uint8_t port = 0;        // likewise; 0: any
-  // Not empty: the device reaches this host only, for this reason. A connection to another host is refused with it.
+  // Reason why the device reaches this host only; empty: the device has no such limit. Connections to other hosts fail with this reason.
   std::string only_this_host;
-  // The address of this side's queues, which connections are made from where it has the family of the peer's; empty: the
+  // Returns the address of this side's queues. Connections to a peer of the same address family use it as source address. Without it, the
   // kernel chooses. Called inside Commands.
   std::function<std::optional<sockaddr_storage>()> own_address;
-  // Type of service that RDMA_CM asks for (RDMA_OPTION_ID_TOS); nothing: the kernel's default.
+  // Type of service of connections (RDMA_OPTION_ID_TOS); nullopt: default of the kernel.
   std::optional<uint8_t> type_of_service;
-  // The private data for a reject that says `why`: the request came over another device or port. Empty: no words.
+  // Returns the private data to reject a request that came over another device or port; `why` is the reason. Without this function, the
+  // reject has no private data.
   std::function<std::vector<std::byte>(const std::string& why)> wrong_place;
-  // Whether the private data of a reject says so. Then the next address of the name is tried.
+  // Returns whether the private data of a reject reports another device or port. The manager then tries the next address of the name.
   std::function<bool(std::span<const std::byte>)> is_wrong_place;
-  // Those who share one hand each other the requests that one of them hears; nullptr: each keeps its own.
+  // Managers that share a desk distribute their connection requests. Null: the manager keeps all requests that it receives.
   std::shared_ptr<RequestDesk> desk;
-  // Whom to ask for the addresses of a name. Called on a thread that may outlive the manager.
+  // Resolves a name. Called on a thread that may outlive the manager.
   std::function<decltype(Resolve)> resolve = Resolve;
 };
 
 struct Metrics {
   uint64_t live = 0;         // QP numbers of connections and attempts
-  uint64_t quarantined = 0;  // QP numbers of closed ones
+  uint64_t quarantined = 0;  // QP numbers of closed connections
   uint64_t exhausted = 0;    // attempts for which there was no number
-  uint64_t tries = 0;        // REQs, but for those that the kernel repeats
+  uint64_t tries = 0;        // REQs, without retransmissions by the kernel
   uint64_t retries = 0;
-  uint64_t throttled = 0;  // tries that waited because their peer had been asked too often
-  // The older connection with the same number may have been cut as well.
+  uint64_t throttled = 0;  // tries that the rate limit per peer delayed
+  // Rejects because the peer has an older connection with the same number. That connection may have ended as well.
   uint64_t stale_rejects = 0;
-  uint64_t timeouts = 0;           // steps that a deadline of ours ended
-  uint64_t half_open_reaped = 0;   // accepted, and the client never established
-  uint64_t refused_requests = 0;   // for want of a record
-  uint64_t strange_requests = 0;   // refused: they came over another device or port
-  uint64_t unanswered_closes = 0;  // DREQs
+  uint64_t timeouts = 0;           // steps that timed out in this manager
+  uint64_t half_open_reaped = 0;   // accepted requests that the client did not establish in time
+  uint64_t refused_requests = 0;   // requests refused because no record was free
+  uint64_t strange_requests = 0;   // requests refused because of another device or port
+  uint64_t unanswered_closes = 0;  // DREQs without an answer
   uint64_t ignored_events = 0;
 };
 
@@ -142,42 +143,43 @@ class ConnectionManager {
   ConnectionManager(const ConnectionManager&) = delete;
   ConnectionManager& operator=(const ConnectionManager&) = delete;
 
-  // Port 0 takes a free one. Blocks its caller for as long as a name takes to resolve.
+  // Listens for requests and returns the port. Port 0 selects a free port. Blocks while the name is resolved.
   absl::StatusOr<uint16_t> Listen(const std::string& host, uint16_t port);
 
-  // Ends in OnResponse() or OnDown(), by the deadline at the latest. `by_request`: the server asked for this attempt, so
-  // its first try does not wait for its turn.
+  // Starts an attempt. It ends with OnResponse() or OnDown() at the deadline at the latest. `by_request`: the server requested this
+  // attempt, so the rate limit does not delay its first try.
   absl::StatusOr<ConnectionId> Connect(const std::string& host, uint16_t port, int64_t deadline_ns,
                                        std::span<const std::byte> private_data,
                                        bool by_request = false);
-  // `ece` is what this side made of the other's options; vendor 0: nothing.
+  // `ece`: this side's answer to the peer's ECE options; vendor_id 0: no answer.
   void Accept(ConnectionId id, std::span<const std::byte> private_data, const ibv_ece& ece = {});
   void Establish(ConnectionId id);
   void Reject(ConnectionId id, std::span<const std::byte> private_data);
-  // Ends the connection in whatever state it is; no OnDown() follows.
+  // Ends the connection in any state. No OnDown() follows.
   void Close(ConnectionId id);
-  // Something came from the other side before ESTABLISHED did: as good (man rdma_notify).
+  // Notes that a message of the peer arrived, maybe before the ESTABLISHED event. In that case the kernel then establishes the connection
+  // (man rdma_notify).
   void NoteTraffic(ConnectionId id);
 
   int fd() const { return channel_->fd; }
-  // Likewise, of requests that others hear; -1: no desk.
+  // Returns the descriptor for requests that other managers hand over, or -1 if there is no desk.
   int seat_fd() const { return seat_ == nullptr ? -1 : seat_->fd(); }
-  // Handles all CM events that have come; never blocks. How many.
+  // Handles the pending CM events and handed-over requests, and returns their number. Does not block.
   int ReadEvents();
 
-  // Records in use, timewait included.
+  // Returns the number of records in use, including connections in timewait.
   size_t size() const { return in_use_; }
-  // Three quarters of the records are in use.
+  // Returns whether at least three quarters of the records are in use.
   bool crowded() const { return 4 * in_use_ >= 3 * size_t{options_.max_connections}; }
-  // QP numbers of closed connections that are not free yet.
+  // Returns the number of QP numbers of closed connections that are not free yet.
   size_t quarantined() const { return leaving_ + quarantine_.size(); }
   Metrics metrics() const;
-  // A request that was told of, and neither answered nor given up by its client.
+  // Returns whether OnRequest() reported the request, the user has not answered it, and its client still waits.
   bool AwaitsAnswer(ConnectionId id) const;
   std::string Describe(ConnectionId id) const;
-  // "host:port" as asked for, or the source address.
+  // Returns "host:port" as passed to Connect(), or the source address of the request.
   base::SharedText Peer(ConnectionId id) const;
-  // The number that stands for this side of the connection; 0: none yet. As of the last call.
+  // Returns the QP number of this side of the connection, or 0 if there is none yet or a command of the connection is in flight.
   uint32_t QpNumber(ConnectionId id) const;
 
  private:
@@ -188,8 +190,8 @@ class ConnectionManager {
     uint32_t qpn;
     friend auto operator<=>(const Quarantined&, const Quarantined&) = default;
   };
-  static constexpr int kMaxRefusals =
-      256;  // and hand-overs, under way; more requests wait in the kernel
+  // Maximum number of refusals and hand-overs in flight. At the limit, further events wait in the kernel.
+  static constexpr int kMaxRefusals = 256;
 
   ConnectionManager(const verbs::VerbsApi& api, Options options, QpnPool& numbers,
                     poller::Commands& commands, base::Clock& clock, base::TimerWheel& timers,
@@ -203,9 +205,9 @@ class ConnectionManager {
   void Do(Connection* c, Action action);
   void HandleCm(const rdma_cm_event& event, const void* context);
   void HandleRequest(const rdma_cm_event& event);
-  // True: another manager gets it.
+  // Returns true if another manager gets the request.
   bool HandOver(const rdma_cm_event& event);
-  // The context of its record; null: there is none.
+  // Returns the context of the new record, or null if no record was free.
   const void* TakeRequest(const rdma_cm_event& event);
   void TakeMoved(const Request& request);
   void RefuseUnheard(rdma_cm_id* id, std::vector<std::byte> words = {});
@@ -216,7 +218,7 @@ class ConnectionManager {
   void EndTry(Connection* c, absl::Status why, Verdict verdict);
   bool PlanNextTry(Connection* c, Verdict verdict);
 
-  // Each submits one piece of work; its result comes back through Handle().
+  // The following functions submit one command each. Its result returns through Handle().
   void Submit(Connection* c, std::function<int(Connection*)> work,
               std::function<void(Connection*, int error_number)> done);
   void Settle(Connection* c);
@@ -248,7 +250,7 @@ class ConnectionManager {
   void SettleDown(Connection* c);
   void SetTimer(Connection* c, int64_t deadline_ns);
   void CancelTimer(Connection* c);
-  // At the attempt's deadline, or earlier when the step has used up its time.
+  // Sets the timer to the end of the step, or to the deadline of the attempt if that is earlier.
   void SetStepTimer(Connection* c, int64_t step_ns);
   static void OnTimer(base::Timer* timer, void* context);
   static void OnQuarantineEnd(base::Timer* timer, void* context);
@@ -263,19 +265,18 @@ class ConnectionManager {
   User& user_;
   verbs::EventChannel channel_;
   std::shared_ptr<Seat> seat_;
-  std::vector<Request>
-      early_;  // events of ids that were moved here and whose requests have not come yet
+  std::vector<Request> early_;  // events of moved ids that arrived before their requests
   std::vector<verbs::CmId> listeners_;
   base::RecordTable<Connection> connections_;
   std::vector<uint32_t> free_;
   size_t in_use_ = 0;
-  size_t leaving_ = 0;  // connections that are closed and keep their number
+  size_t leaving_ = 0;  // closed connections that still hold their number
   Pacing pacing_;
-  // Numbers whose id is gone; the first to come free on top.
+  // Numbers whose id is destroyed. The number that becomes free first is on top.
   std::priority_queue<Quarantined, std::vector<Quarantined>, std::greater<>> quarantine_;
   base::Timer quarantine_timer_;
-  int refusals_ = 0;  // under way
-  Metrics metrics_;   // but what is counted elsewhere
+  int refusals_ = 0;  // refusals and hand-overs in flight
+  Metrics metrics_;   // without the values that are counted elsewhere
 };
 
 }  // namespace sluice::cm

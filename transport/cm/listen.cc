@@ -15,7 +15,7 @@ namespace {
 
 int ErrnoOf(int result) { return result == 0 ? 0 : (errno != 0 ? errno : EIO); }
 
-// One id per address; `*error_number` 0: it listens.
+// Returns an id that listens at `address`. If `*call` fails, sets `*error_number` and returns an empty id.
 verbs::CmId ListenAt(const verbs::VerbsApi& api, rdma_event_channel* channel,
                      sockaddr_storage address, int backlog, const char** call, int* error_number) {
   rdma_cm_id* raw = nullptr;
@@ -75,8 +75,8 @@ absl::Status PlaceError(const rdma_cm_id& id, const std::string& where) {
 
 }  // namespace
 
-// At every address of the name. An IPv6 wildcard hears IPv4 too, so with "*" the IPv4 one is needed
-// only where there is no IPv6.
+// Listens at each address of the name. The IPv6 wildcard address also receives IPv4 requests, so with "*" the IPv4 wildcard is needed only
+// on a host without IPv6.
 absl::StatusOr<uint16_t> ConnectionManager::Listen(const std::string& host, uint16_t port) {
   auto addresses = Resolve(host, port, /*passive=*/true);
   if (!addresses.ok()) return addresses.status();
@@ -93,7 +93,7 @@ absl::StatusOr<uint16_t> ConnectionManager::Listen(const std::string& host, uint
         ListenAt(api_, channel_.get(), address, options_.backlog, &call, &error_number);
     if (error_number != 0) {
       if (first_error.ok()) first_error = ListenError(error_number, call, where);
-      if (error_number == EADDRINUSE && bound == 0) break;  // not where nobody looks for it
+      if (error_number == EADDRINUSE && bound == 0) break;  // not at the other addresses only
       continue;
     }
     if (!IsOurs(*id.get())) {

@@ -6,7 +6,7 @@
 //               is subtracted, so that clients that failed together do not return together. In addition, attempts to one peer are
 //               limited by a rate with a burst; an attempt beyond it is delayed.
 // Threads       The polling thread.
-// Limits        One number for each peer of the last burst. If there are more than `max_peers`, the oldest are dropped.
+// Limits        One number for each peer. A new peer above `max_peers` removes the peers whose burst is complete again.
 #ifndef SLUICE_TRANSPORT_CM_PACING_H_
 #define SLUICE_TRANSPORT_CM_PACING_H_
 
@@ -33,20 +33,20 @@ class Pacing {
   Pacing(const Pacing&) = delete;
   Pacing& operator=(const Pacing&) = delete;
 
-  // The pause after that many failures in a row; at least one.
+  // Returns the pause after `failures` (at least 1) failures in a row.
   int64_t DelayNs(uint32_t failures);
 
-  // Takes the next free place among the attempts to `peer`: now, or when its turn comes.
+  // Counts an attempt to `peer` and returns when it may start: `now_ns`, or later if the rate limit delays it.
   int64_t TakeTurnNs(const std::string& peer, int64_t now_ns);
 
   size_t peers() const { return full_at_ns_.size(); }
-  uint64_t throttled() const { return throttled_; }  // attempts that had to wait their turn
+  uint64_t throttled() const { return throttled_; }  // attempts that were delayed
 
  private:
   const PacingOptions options_;
   base::Random& random_;
   const size_t max_peers_;
-  // When the peer's burst is whole again, had nobody else come (a leaky bucket in one number).
+  // Per peer: time at which its burst is complete again if no further attempt comes (a leaky bucket in one number).
   absl::flat_hash_map<std::string, int64_t> full_at_ns_;
   uint64_t throttled_ = 0;
 };

@@ -56,7 +56,7 @@ absl::StatusOr<uint32_t> QpnPool::MakeDummy() {
     if (!cq.ok()) return cq.status();
     dummy_cq_ = std::move(*cq);
   }
-  // Its number is valid as soon as it exists.
+  // The number of a QP is valid as soon as the QP exists.
   auto dummy = verbs::CreateIdleQp(api_, pd_, dummy_cq_.get());
   if (!dummy.ok()) return dummy.status();
   const uint32_t qpn = (*dummy)->qp_num;

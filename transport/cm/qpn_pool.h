@@ -25,8 +25,8 @@ class QpnPool {
  public:
   static constexpr size_t kMaxDummies = 1024;
 
-  // `reserve`: the device said that it reserves numbers (Feature::kReservedQpn). Should it refuse
-  // the call all the same with EOPNOTSUPP, dummies are used from then on.
+  // `reserve`: the device reports that it reserves numbers (Feature::kReservedQpn). If the call nevertheless fails with EOPNOTSUPP, the
+  // pool uses dummies from then on.
   QpnPool(const verbs::VerbsApi& api, ibv_context* context, ibv_pd* pd, bool reserve,
           size_t max_dummies = kMaxDummies)
       : api_(api), context_(context), pd_(pd), max_dummies_(max_dummies), reserve_(reserve) {}
@@ -37,13 +37,13 @@ class QpnPool {
   absl::StatusOr<uint32_t> Take();
   void Give(uint32_t qpn);
 
-  // Taken and not given back: of live connections, and in quarantine.
+  // Returns the number of assigned numbers: of live connections, and in quarantine.
   size_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
-  // Half of the stand-ins are taken, and the device reserves no numbers.
+  // Returns whether the device reserves no numbers and at least half of the dummies are in use.
   bool scarce() const {
     return !reserve_.load(std::memory_order_relaxed) && 2 * in_use() >= max_dummies_;
   }
-  // How often there was no number to take.
+  // Returns how often Take() failed.
   uint64_t exhausted() const { return exhausted_.load(std::memory_order_relaxed); }
 
  private:
@@ -56,7 +56,7 @@ class QpnPool {
   const size_t max_dummies_;
   std::atomic<bool> reserve_;
   absl::flat_hash_set<uint32_t> reserved_;
-  verbs::Cq dummy_cq_;  // before the QPs that refer to it
+  verbs::Cq dummy_cq_;  // declared before the QPs that refer to it
   absl::flat_hash_map<uint32_t, verbs::IdleQp> dummies_;
   std::atomic<size_t> in_use_{0};
   std::atomic<uint64_t> exhausted_{0};

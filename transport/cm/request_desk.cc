@@ -20,7 +20,7 @@ bool Seat::Take(const verbs::VerbsApi& api, const Request& request) {
   rdma_event_channel* channel = nullptr;
   {
     std::lock_guard lock(mutex_);
-    channel = channel_;  // stays while something is being moved to it
+    channel = channel_;  // valid while `moving_` is not empty
     if (channel != nullptr) moving_.push_back(id);
   }
   const bool moved = channel != nullptr && api.cm_migrate_id(request.event.id, channel) == 0;
@@ -42,7 +42,8 @@ bool Seat::Take(const verbs::VerbsApi& api, const Request& request) {
 
 std::optional<Request> Seat::Next() {
   std::optional<Request> next = Pop();
-  // Cleared only when nothing was found; what came between that look and the reading is not signalled any more.
+  // The descriptor is cleared only if no request was found. The read may clear the signal of a request that has just arrived, so Pop()
+  // runs again.
   if (!next.has_value() && signalled_.exchange(false)) {
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t got = read(event_fd_, &count, sizeof(count));

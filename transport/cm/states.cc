@@ -42,7 +42,7 @@ constexpr Row kRows[] = {
     {S::kResolvingRoute, E::kRetryable, A::kWait, S::kBackingOff},
     {S::kConnecting, E::kRetryable, A::kWait, S::kBackingOff},
 
-    // What a try that is over still has to say does not end the next one.
+    // There is no row for kFailed: a late event of the last try does not end the attempt.
     {S::kBackingOff, E::kDeadline, A::kTellDownAndDestroy, S::kDestroying},
     {S::kBackingOff, E::kCloseCalled, A::kDestroy, S::kDestroying},
 
@@ -58,7 +58,7 @@ constexpr Row kRows[] = {
     {S::kDestroying, E::kDestroyed, A::kFree, S::kIdle},
 };
 
-// Not yet established: whatever goes wrong ends the attempt, and closing needs no goodbye.
+// States before kEstablished: each failure ends the attempt, and Close() sends no DREQ.
 constexpr State kAttempts[] = {kResolvingName, kResolvingAddress, kResolvingRoute, kConnecting,
                                kResponding,    kResponded,        kEstablishing,   kRequesting,
                                kRequested,     kAccepting};
@@ -76,7 +76,7 @@ constexpr Table MakeTable() {
   }
   for (State state : kAttempts) {
     auto& cells = table[static_cast<int>(state)];
-    // A request that ends before its user was told of it ends untold.
+    // If a request ends before OnRequest(), the user gets no OnDown().
     const Action end = state == kRequesting ? A::kDestroy : A::kTellDownAndDestroy;
     for (Event event : kEnds) cells[static_cast<int>(event)] = {end, S::kDestroying};
     cells[static_cast<int>(E::kCloseCalled)] = {A::kDestroy, S::kDestroying};

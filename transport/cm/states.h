@@ -13,30 +13,30 @@ namespace sluice::cm {
 enum class State : uint8_t {
   kIdle,  // the record is free
   // Active side.
-  kBackingOff,  // until the next try's turn comes
+  kBackingOff,  // waits for the time of the next try
   kResolvingName,
   kResolvingAddress,
   kResolvingRoute,
   kConnecting,    // REQ sent
-  kResponding,    // REP came; its path is being read
-  kResponded,     // the user looks at it
+  kResponding,    // REP received; its path is being read
+  kResponded,     // the user decides
   kEstablishing,  // RTU is being sent
   // Passive side.
-  kRequesting,  // REQ came; its path is being read
-  kRequested,   // the user looks at it
+  kRequesting,  // REQ received; its path is being read
+  kRequested,   // the user decides
   kAccepting,   // REP sent
   // Both.
   kEstablished,
   kClosing,     // DREQ sent
-  kTimewait,    // both sides have said goodbye; number and id are kept
+  kTimewait,    // both sides have disconnected; number and id are kept
   kDestroying,  // the id is being freed
 };
 inline constexpr int kStateCount = 16;
 
 enum class Event : uint8_t {
   kConnectCalled,
-  kTryAgain,     // its turn has come: from the name on
-  kNextAddress,  // its turn has come, and the name has more addresses
+  kTryAgain,     // time of the next try, which resolves the name again
+  kNextAddress,  // time of the next try, with the next address of the name
   kNameResolved,
   kAddressResolved,
   kRouteResolved,
@@ -48,7 +48,7 @@ enum class Event : uint8_t {
   kAcceptCalled,
   kRejectCalled,
   kEstablishedSeen,  // RDMA_CM_EVENT_ESTABLISHED
-  kRetryable,        // the try failed, another is worth it
+  kRetryable,        // the try failed, and a retry may succeed
   kFailed,           // an error event, a reject, or a command that failed
   kDisconnected,     // RDMA_CM_EVENT_DISCONNECTED
   kTimewaitExit,     // RDMA_CM_EVENT_TIMEWAIT_EXIT
@@ -60,7 +60,7 @@ inline constexpr int kEventCount = 21;
 
 enum class Action : uint8_t {
   kIgnore,
-  kWait,  // lets go of the last try's id; its number goes into quarantine
+  kWait,  // destroys the id of the last try; its number goes into quarantine
   kResolveName,
   kResolveAddress,
   kResolveRoute,
@@ -73,9 +73,9 @@ enum class Action : uint8_t {
   kReject,
   kTellUp,
   kTellDownAndDestroy,
-  kTellDownAndAnswer,  // a DREQ came: answer it, keep the id for its timewait
+  kTellDownAndAnswer,  // DREQ received: answer it, keep the id for its timewait
   kDisconnect,
-  kAnswerAndKeep,  // the answer came, or the other side's DREQ crossed ours
+  kAnswerAndKeep,  // DREP received, or both sides sent a DREQ at once
   kDestroy,
   kFree,
 };
@@ -85,15 +85,14 @@ struct Transition {
   State next = State::kIdle;
 };
 
-// What `event` does in `state`. A pair that is not in the table is ignored and leaves the state as
-// it is.
+// Returns the action and the next state for `event` in `state`. A pair that is not in the table is ignored and does not change the state.
 Transition Next(State state, Event event);
 
 std::string_view Name(State state);
 std::string_view Name(Event event);
 std::string_view Name(Action action);
 
-// The table, one line per transition: "connecting: response -> read path -> responding".
+// Returns the table, one line per transition: "connecting: response -> read path -> responding".
 std::string PrintTable();
 
 }  // namespace sluice::cm

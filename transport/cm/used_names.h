@@ -23,7 +23,8 @@ class UsedNames {
  public:
   static constexpr size_t kMost = 16384;
 
-  // Notes a name. False: it was noted before. `period`: of a clock that all users share; one that is slightly late does no harm.
+  // Notes a name. Returns false if it is noted already. `period`: number of the period, by a clock that all users share. A number that is
+  // slightly late is harmless.
   bool Add(uint64_t name, int64_t period) {
     std::lock_guard lock(mutex_);
     if (period > period_) {

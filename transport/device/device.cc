@@ -17,8 +17,7 @@
 namespace sluice::device {
 namespace {
 
-// A device list lives until free_device_list; opening one keeps that device alive (man
-// ibv_get_device_list).
+// A device list is valid until free_device_list. An open device stays valid longer (man ibv_get_device_list).
 class RawList {
  public:
   explicit RawList(const verbs::VerbsApi& api)
@@ -38,18 +37,18 @@ class RawList {
   ibv_device** devices_;
 };
 
-// READs of one queue that are under way at a time, at most: what devices of all generations take as targets.
+// Maximum number of READs in flight per queue: devices of all generations accept this number as targets.
 constexpr int kMaxReads = 16;
 
-// Where on a device somebody can be served.
+// Port and GID of a device that can be used.
 struct Place {
   uint8_t port = 0;  // 0: nowhere
   GidEntry gid;
-  verbs::Context context;  // of the device, which was opened to find out
+  verbs::Context context;  // of the device, which was opened for the queries
 };
 
-// The first active port that is asked for. Most multi-port cards show one device per port.
-// Without `rc` it must have DC.
+// Describes a device and sets `*place` to its first active port that `spec` allows. Most multi-port cards show one device per port.
+// Without `rc`, the device must support DC.
 DeviceEntry Describe(const verbs::VerbsApi& api, ibv_device* raw, const DeviceSpec& spec, bool rc,
                      Place* place) {
   DeviceEntry entry;
@@ -131,9 +130,9 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(std::string_view text, cons
 absl::StatusOr<std::unique_ptr<Device>> Device::OpenFor(const DeviceSpec& spec,
                                                         const Tables& tables, Use use) {
   const bool automatic = spec.automatic;
-  std::string seen;      // what was there and would not do
-  std::string none;      // tables that list nothing
-  std::string unusable;  // of what was seen: mlx5 devices
+  std::string seen;      // devices that were not suitable
+  std::string none;      // tables without a device
+  std::string unusable;  // mlx5 devices that could not be used
   for (const verbs::VerbsApi* api : tables) {
     const RawList devices(*api);
     const std::string unusable_before = unusable;

@@ -4,7 +4,7 @@
 //
 // Purpose       A table of verbs functions, an open context, a protection domain, and the capabilities of the device. "auto" selects an
 //               active mlx5 device with DC transport if there is one, otherwise the software NIC, and reports the reason. A device
-//               without DC is used with RC queue pairs if it is asked for, or if no device has DC (docs/decisions/0068).
+//               without DC is used with RC queue pairs if the user names it, or if no device has DC (docs/decisions/0068).
 // Ownership     The creator. Objects made from it are destroyed first. One endpoint uses it and reads its events.
 // Threads       Open(): any (it blocks). Afterwards the object is constant except for events: ReadAsyncEvents() on one thread at a
 //               time, RefreshAddress() inside Commands.
@@ -36,13 +36,13 @@ struct DeviceEntry {
   std::string name;
   std::string provider;  // the table's name: "native" or "softdc"
   uint64_t guid = 0;     // node GUID, host byte order
-  bool active = false;   // one of its ports
+  bool active = false;   // one of its ports is active
   bool usable = false;   // DC on an active port
-  bool matches = false;  // one of its ports has the address that was asked for
-  std::string note;      // why not, or what it is
+  bool matches = false;  // one of its ports has the requested address
+  std::string note;      // active port, or reason why the device is not usable
 };
 
-// All devices of all tables, in order. Opens each for a moment to look at its port.
+// Returns all devices of all tables, in order. Opens each device that supports DC briefly to query its ports.
 std::vector<DeviceEntry> ListDevices(const Tables& tables);
 
 struct Limits {
@@ -52,21 +52,20 @@ struct Limits {
   uint32_t max_qp = 0;
   uint64_t max_mr_bytes = 0;
   uint32_t port_mtu_bytes = 0;
-  uint8_t reads = 1;  // of one DCI that are under way at a time
-  // Streams of one DCI as logarithms; both 0 when there are none.
+  uint8_t reads = 1;  // maximum READs in flight per DCI or RC queue pair
+  // Streams of one DCI, and how many of them may be in error, as logarithms; both 0 without streams.
   uint8_t log_streams = 0;
   uint8_t log_errored_streams = 0;
 };
 
 class Device {
  public:
-  // Path MTU that is used unless UsePathMtu() says otherwise, in bytes: what RoCE has room for in an Ethernet frame of 1500.
+  // Default path MTU in bytes: the largest that fits an Ethernet frame of 1500 bytes on RoCE.
   static constexpr uint32_t kDefaultPathMtuBytes = 1024;
 
-  // `spec` is "auto", a device's name ("mlx5_0"), its name and a port ("mlx5_0:2"), or an address of
-  // this host ("10.0.0.5"): the device and port that have it. Without a port the first active one. With "/rc" at its end
-  // ("mlx5_0/rc") a device with DC is used without.
-  // NOT_FOUND lists what there is and why it will not do.
+  // Opens a device. `spec` is "auto", a device's name ("mlx5_0"), its name and a port ("mlx5_0:2"), or an address of this host
+  // ("10.0.0.5"), which selects the device and port that have it. Without a port, the first active port is used. With "/rc" at its end
+  // ("mlx5_0/rc"), RC queue pairs are used, even if the device has DC. NOT_FOUND lists the devices and why they are not suitable.
   static absl::StatusOr<std::unique_ptr<Device>> Open(std::string_view spec, const Tables& tables);
 
   const verbs::VerbsApi& api() const { return *context_.api(); }
@@ -74,54 +73,54 @@ class Device {
   ibv_pd* pd() const { return pd_.get(); }
   const std::string& name() const { return name_; }
   std::string_view provider() const { return api().name; }
-  // "softdc0: no active mlx5 device with DC (mlx5_0: port 1 is DOWN)".
+  // Returns the device and why it was selected: "softdc0: no better device with DC (mlx5_0: port 1 is not active)".
   const std::string& choice() const { return choice_; }
-  // The mlx5 devices that "auto" could not use before it took a device of a later table, with the reasons:
-  // "mlx5_0: can't be opened: …". Empty: there are none, or the device was asked for.
+  // Returns the mlx5 devices that "auto" could not use before it selected a device of a later table, with the reasons:
+  // "mlx5_0: can't be opened: …". Returns an empty string if there are none, or if the user selected the device.
   const std::string& passed_over() const { return passed_over_; }
   uint64_t guid() const { return guid_; }
   const Limits& limits() const { return limits_; }
-  // Sets the path MTU of everything that is made from now on: `bytes`, or the active MTU of the port if that is smaller. All sides that
-  // talk to each other need the same. Before anything is made. Range: 256 to 4096, a power of two.
+  // Sets the path MTU of all objects that are created later: `bytes`, or the active MTU of the port if that is smaller. All peers need
+  // the same value. Call it before any object is created. Range: 256 to 4096, a power of two.
   void UsePathMtu(uint32_t bytes);
-  // Sets what everything that is made from now on has of `settings`. Before anything is made, and before UsePathMtu(); blocks.
-  // INVALID_ARGUMENT: the port can't have such a value. FAILED_PRECONDITION: the entry of the GID table is empty, or the port's
+  // Applies `settings` to all objects that are created later. Call it before any object is created, and before UsePathMtu(). Blocks.
+  // INVALID_ARGUMENT: a value is not possible on the port. FAILED_PRECONDITION: the entry of the GID table is empty, or the port's
   // table has no such partition key. The message names the option.
   absl::Status UsePath(const PathSettings& settings);
-  // The partition key that UsePath() selected; 0: none was asked for, and the entry at index 0 is used.
+  // Returns the partition key that UsePath() selected, or 0 if the settings have none: then the entry at index 0 is used.
   uint16_t pkey() const { return pkey_; }
-  // The LID of the port when the device was opened; 0 on RoCE.
+  // Returns the LID that the port had when the device was opened, or 0 on RoCE.
   uint16_t lid() const { return lid_; }
-  // Port, GID index, partition key index, class and MTU; the ack timeout of DCIs is the queue's business.
+  // Returns port, GID index, partition key index, class and MTU. The queue computes the ack timeout of DCIs.
   const verbs::PathOptions& path() const { return path_; }
   const verbs::CapabilityReport& capabilities() const { return capabilities_; }
-  // RC queue pairs are used instead of DC; the capability says why.
+  // Returns whether RC queue pairs are used instead of DC. The capability kDc has the reason.
   bool rc() const { return !capabilities_.Has(verbs::Feature::kDc); }
-  // What the device offers in an ECE exchange; vendor 0: nothing.
+  // Returns the ECE options that the device offers; vendor_id 0: none.
   const ibv_ece& ece() const { return ece_; }
 
   int async_fd() const { return context_->async_fd; }
-  // Reads and acknowledges what has happened, and tells of each; never blocks. Events of other ports
-  // are counted only. Returns how many events.
+  // Reads and acknowledges the pending events, calls `tell` for each, and returns their number. Does not block. Events of other ports
+  // have the reaction kCount.
   int ReadAsyncEvents(absl::FunctionRef<void(const DeviceEvent&)> tell = [](const DeviceEvent&) {});
-  // OK, or UNAVAILABLE: the device is gone or one of its queues overran, so that nothing made from it
-  // can be trusted any more; or its port is down, for now.
+  // Returns OK or UNAVAILABLE: the device failed or one of its queues overran, so its objects must not be used; or its port is down at
+  // present.
   absl::Status Usable() const;
   bool broken() const { return broken_by_.load(std::memory_order_relaxed) != nullptr; }
   bool port_up() const { return port_up_.load(std::memory_order_relaxed); }
   uint64_t async_events() const { return async_events_.load(std::memory_order_relaxed); }
-  // Of those: events that nothing was done about.
+  // Returns how many of these events had the reaction kCount.
   uint64_t counted_events() const { return counted_events_.load(std::memory_order_relaxed); }
 
-  // After an event about addresses; blocks, so inside Commands. kMoved: path() names another entry of
-  // the GID table, or another GID; what was made with the old one has to be made anew. kNone: the
-  // table is empty for now, and nothing was changed.
+  // Reads the GID again after an event about addresses. Blocks, so call it inside Commands. kMoved: path() names another entry of the GID
+  // table, or the entry has another GID. Objects that were created with the old GID must be created again. kNone: there is no GID at
+  // present, and nothing was changed.
   enum class Address : uint8_t { kSame, kMoved, kNone };
   Address RefreshAddress();
 
  private:
   Device() = default;
-  // What may be used of a device.
+  // Transports that may be used: DC only, DC or RC, RC only.
   enum class Use : uint8_t { kDc, kAny, kRc };
   static absl::StatusOr<std::unique_ptr<Device>> OpenFor(const DeviceSpec& spec,
                                                          const Tables& tables, Use use);

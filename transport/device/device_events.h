@@ -17,23 +17,23 @@
 namespace sluice::device {
 
 enum class Reaction : uint8_t {
-  kCount,      // somebody else notices, or nobody needs to
+  kCount,      // no reaction: not necessary, or another mechanism detects the condition
   kPortDown,   // no new connections; peers stay as long as their traffic arrives
-  kPortUp,     // all as before
-  kAddresses,  // new address handles for new peers; new targets if our own address moved
-  kTarget,     // a DCT that may have stopped is made anew; a queue pair of another kind is counted
-  kBroken,     // nothing made from the device can be trusted any more
+  kPortUp,     // new connections are possible again
+  kAddresses,  // new address handles for new peers; new targets if this side's address changed
+  kTarget,     // a DCT that may have stopped is replaced; for other queue pairs no reaction
+  kBroken,     // no object of the device can be used
 };
 
 struct EventRule {
   ibv_event_type type;
   std::string_view name;
   Reaction reaction;
-  std::string_view owner;  // the room that acts
-  std::string_view what;   // it does
+  std::string_view owner;  // the room that reacts
+  std::string_view what;   // its reaction
 };
 
-// What has happened, told to whoever owns the device's objects.
+// An event, as reported to the owner of the device's objects.
 struct DeviceEvent {
   ibv_event_type type;
   Reaction reaction;
@@ -41,11 +41,11 @@ struct DeviceEvent {
 };
 
 std::span<const EventRule> EventRules();
-// Null: not one that this version knows.
+// Returns the rule of an event type, or null if the type is unknown.
 const EventRule* FindRule(int type);
 const void* ObjectOf(const ibv_async_event& event);
 
-// One line an event: "port error: port down; endpoint: …".
+// Returns one line per event: "port error: port down; endpoint: …".
 std::string PrintEventRules();
 
 }  // namespace sluice::device

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What happens to a device after it was opened.
+// Events and address changes of an open device.
 #include <cstring>
 #include <string>
 
@@ -11,7 +11,7 @@
 namespace sluice::device {
 namespace {
 
-// Of an event about a port; 0: it is not about one.
+// Returns the port of an event about a port, and 0 for other events.
 int PortOf(const ibv_async_event& event) {
   switch (event.event_type) {
     case IBV_EVENT_PORT_ACTIVE:
@@ -40,7 +40,7 @@ int Device::ReadAsyncEvents(absl::FunctionRef<void(const DeviceEvent&)> tell) {
       happened.reaction = rule->reaction;
       happened.object = ObjectOf(event);
     }
-    // First: destroying the object waits for it, and whoever is told may do that.
+    // Acknowledged before the report, because `tell` may destroy the object, which waits for the acknowledgement.
     api().ack_async_event(&event);
     ++count;
     switch (happened.reaction) {

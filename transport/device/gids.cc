@@ -8,7 +8,7 @@
 namespace sluice::device {
 namespace {
 
-constexpr int kMostIndexes = 255;  // of what an address vector can name
+constexpr int kMostIndexes = 255;  // an address vector has eight bits for the index
 
 bool IsZero(const ibv_gid& gid) {
   return gid.global.subnet_prefix == 0 && gid.global.interface_id == 0;
@@ -28,7 +28,7 @@ int RankOf(const GidEntry& entry) {
   return (entry.roce_v1 ? 0 : 2) + (IsIpv4Mapped(entry.gid) ? 1 : 0);
 }
 
-// Whether no entry with the same GID is preferred to this one. Untyped: an equal GID further on is.
+// Returns whether no other entry with the same GID is preferred. Returns false for an untyped entry: a later equal GID is preferred.
 bool IsBestOfItsGid(const GidEntry& entry) { return entry.typed && !entry.roce_v1; }
 
 }  // namespace

@@ -13,24 +13,24 @@
 namespace sluice::device {
 
 struct GidEntry {
-  int index = -1;  // none
+  int index = -1;  // -1: no entry
   ibv_gid gid = {};
-  bool roce_v1 = false;     // said by the device; false also where it does not say
+  bool roce_v1 = false;     // as the device reports it; false if it reports no type
   bool infiniband = false;  // likewise
-  bool typed = false;       // the device says the type of its GIDs
-  uint32_t interface = 0;   // index of the network interface that has the address; 0: not known
+  bool typed = false;       // the device reports the type of its GIDs
+  uint32_t interface = 0;   // index of the network interface that has the address; 0: unknown
 };
 
-// The entry at `index`; index -1: it is empty, or there is none. A device that does not say the type of its GIDs
-// (EOPNOTSUPP) is asked for the GID alone.
+// Returns the entry at `index`. The result has index -1 if the entry is empty or does not exist. If the device does not report the type of
+// its GIDs (EOPNOTSUPP), only the GID is queried.
 GidEntry ReadGid(const verbs::VerbsApi& api, ibv_context* context, uint8_t port, int index);
 
-// The first IPv4-mapped GID of RoCE v2, else the first of RoCE v2, else the same of RoCE v1. Where the device does not say
-// which is which, the last of equal GIDs: drivers fill an empty table so. Reads no further than the first entry that none can
-// surpass, because each entry is a command to the kernel.
+// Returns the first IPv4-mapped GID of RoCE v2. If there is none: the first GID of RoCE v2, then the same of RoCE v1. If the device does
+// not report types, returns the last of equal GIDs, because drivers fill an empty table in this order. Stops at the first entry that no
+// other entry can surpass, because each entry costs a command to the kernel.
 GidEntry PickGid(const verbs::VerbsApi& api, ibv_context* context, uint8_t port, int table_length);
 
-// The entry with this GID; of several the one that PickGid() prefers.
+// Returns the entry with this GID. If there are several, returns the entry that PickGid() prefers.
 GidEntry FindGid(const verbs::VerbsApi& api, ibv_context* context, uint8_t port, int table_length,
                  const ibv_gid& gid);
 

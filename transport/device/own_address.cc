@@ -57,7 +57,7 @@ absl::Status CheckOwnAddress(const Device& device, const ibv_ah_attr& path) {
   const bool roce = path.is_global != 0 && path.dlid == 0;
   if (!roce || path.grh.sgid_index == own) return absl::OkStatus();
   const GidEntry other = Read(device, path.grh.sgid_index);
-  // Each address of this host leads to each queue of softdc; and programs connect to the name of their host.
+  // In softdc, each address of this host leads to each queue, and programs may connect to the name of their own host.
   if (device.provider() == "softdc" && other.index >= 0 && !other.roce_v1) {
     return absl::OkStatus();
   }

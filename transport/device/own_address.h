@@ -17,12 +17,12 @@
 
 namespace sluice::device {
 
-// For RDMA_CM to resolve a peer's address from, at any port. Nothing: the GID is no address of IP (InfiniBand), or a
-// link-local one of an interface that is not known.
+// Returns the source address for RDMA_CM, with port 0. Returns nullopt if the GID is not an IP address (InfiniBand), or is a link-local
+// address of an unknown interface.
 std::optional<sockaddr_storage> OwnAddress(const Device& device);
 
-// OK, or FAILED_PRECONDITION: RDMA_CM has made the connection with `path` at another GID of the port than the queues have.
-// Short enough for a refusal.
+// Returns OK, or FAILED_PRECONDITION if RDMA_CM made the connection with `path` at another GID of the port than the GID of the queues. The
+// message is short enough for a refusal.
 absl::Status CheckOwnAddress(const Device& device, const ibv_ah_attr& path);
 
 }  // namespace sluice::device

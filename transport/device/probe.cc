@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the device can do: each feature by its query and by one trial object, because firmware has
-// been seen to report features that it then refuses, and to refuse none that work.
+// Finds the features of a device. Each feature needs its query and one trial object: firmware was seen to report features that it then
+// refuses, but not to refuse a feature that works.
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -20,7 +20,7 @@ std::string Reason(const char* call, int error_number) {
   return std::string(call) + " says " + (name != nullptr ? name : "an unknown errno");
 }
 
-// A trial key, and a trial queue pair that would stop at a wrong signature.
+// Creates a trial key, and a trial queue pair that would stop at a wrong signature.
 void ProbeSignature(const Device& device, bool offered, verbs::CapabilityReport* report) {
   const verbs::VerbsApi& api = device.api();
   if (!offered) {
@@ -110,7 +110,7 @@ absl::Status Device::ProbeDc() {
   if (!dci.ok()) return dci.status();
   status = verbs::ActivateDci(api(), dci->get(), path_);
   if (!status.ok() && path_.max_rd_atomic > 1) {
-    // A device may do fewer READs on a DCI than on other queue pairs; before rdma-core 47 nobody can ask it how many.
+    // A device may support fewer READs on a DCI than on other queue pairs. Before rdma-core 47, no query reports how many.
     path_.max_rd_atomic = 1;
     status = verbs::ResetDci(api(), dci->get());
     if (status.ok()) status = verbs::ActivateDci(api(), dci->get(), path_);
@@ -161,8 +161,7 @@ void Device::ProbeStreams(ibv_cq* cq) {
                       "max_log_num_errored is 0: the first errored stream stops the DCI");
     return;
   }
-  // No stream is in error, so the firmware refuses (EINVAL); a device that can't at all says
-  // EOPNOTSUPP.
+  // No stream is in error, so firmware that has the command refuses it (EINVAL). A device without the command returns EOPNOTSUPP.
   const int reset = api().dv_dci_stream_id_reset(dci->get(), 0);
   const bool on = reset == 0 || reset == EINVAL;
   capabilities_.Set(
@@ -202,7 +201,7 @@ void Device::ProbeOnDci(ibv_qp* dci) {
   }
 }
 
-// Lanes ask again, each the DCT that its data lands through; this says what they will hear.
+// Reports the data order of a trial DCT. Each lane queries its own DCT later.
 void Device::ProbeOnDct(ibv_qp* dct) {
   const verbs::DataOrder order = verbs::QueryDataOrder(api(), dct, IBV_WR_RDMA_WRITE);
   capabilities_.Set(Feature::kDataInOrder, order != verbs::DataOrder::kNone,

@@ -8,7 +8,7 @@
 
 namespace sluice::device {
 
-// The one place in the product that links both providers.
+// Returns both tables. No other function of the product links both providers.
 Tables AllTables();
 
 }  // namespace sluice::device

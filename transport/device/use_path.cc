@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Device::UsePath(): what the port has of the settings of a path.
+// Device::UsePath(): checks the settings of a path against the port, and applies them.
 #include <arpa/inet.h>
 
 #include <algorithm>

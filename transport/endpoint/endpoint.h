@@ -149,7 +149,7 @@ struct Counters {
   uint64_t receive_errors = 0;
   uint64_t probes = 0;           // sent: requests for a keepalive or for missing credit
   uint64_t resends = 0;          // calls of OnResend()
-  uint64_t control_repeats = 0;  // control messages of a peer sent again after a possible loss
+  uint64_t control_repeats = 0;  // repetitions of the control messages of a peer after a loss
   uint64_t reposts = 0;          // messages retransmitted
   // Lanes that this side has granted.
   uint32_t lanes = 0;          // now

@@ -5,7 +5,7 @@
 
 namespace sluice::peer {
 
-// A bucket is full when nothing is missing, and empty when less than one token's time is there.
+// Returns the time until the bucket is full. A bucket is empty if it has less than the time of one token.
 int64_t AttemptLimiter::MissingNs(const Bucket& bucket, int64_t now_ns) {
   return std::max<int64_t>(bucket.missing_ns - std::max<int64_t>(now_ns - bucket.at_ns, 0), 0);
 }
@@ -33,7 +33,7 @@ bool AttemptLimiter::Take(const std::string& source, int64_t now_ns) {
 
 void AttemptLimiter::GiveBack(const std::string& source, int64_t now_ns) {
   Bucket* bucket = Find(source);
-  if (bucket == nullptr) return;  // it was full, and dropped
+  if (bucket == nullptr) return;  // the bucket was full and was dropped
   *bucket = {.missing_ns = std::max<int64_t>(MissingNs(*bucket, now_ns) - token_ns_, 0),
              .at_ns = now_ns};
 }

@@ -25,11 +25,11 @@ class AttemptLimiter {
 
   explicit AttemptLimiter(uint32_t per_second) : token_ns_(kSecondNs / per_second) {}
 
-  // `source`: of SourceOf(). Whether it has a token.
+  // Returns whether `source` (from SourceOf()) has a token.
   bool Has(const std::string& source, int64_t now_ns);
-  // Takes a token. False: there is none to take.
+  // Takes a token. Returns false if there is none.
   bool Take(const std::string& source, int64_t now_ns);
-  // A token that was taken was not needed.
+  // Returns a token that was not needed.
   void GiveBack(const std::string& source, int64_t now_ns);
 
   size_t size() const { return buckets_.size(); }
@@ -38,7 +38,7 @@ class AttemptLimiter {
   static constexpr int64_t kSecondNs = 1'000'000'000;
 
   struct Bucket {
-    int64_t missing_ns = 0;  // time until it is full again, as of `at_ns`
+    int64_t missing_ns = 0;  // time from `at_ns` until the bucket is full again
     int64_t at_ns = 0;
   };
 

@@ -28,11 +28,11 @@ class Cookies {
  public:
   static constexpr int64_t kBucketNs = 4'000'000'000;
 
-  // `seed`: random, and nobody else's.
+  // `seed`: random and secret. Only endpoints that share a listener have the same seed.
   explicit Cookies(const Key& seed) : seed_(seed) {}
 
   Cookie For(std::string_view source, int64_t now_ns) const;
-  // In a time that does not depend on where they differ.
+  // Returns whether the cookie is valid now. The time of the comparison does not depend on the position of a difference.
   bool Good(const Cookie& cookie, std::string_view source, int64_t now_ns) const;
   static int64_t BucketOf(int64_t now_ns) { return now_ns / kBucketNs; }
 

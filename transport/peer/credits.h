@@ -16,8 +16,8 @@
 
 namespace sluice::peer {
 
-// Right to send to a peer, and what it has acknowledged: a grant is the number of messages that it has
-// taken plus its nominal window.
+// Credits for sending to a peer, and the number of messages that the peer has acknowledged. A grant is the number of messages that the peer
+// has taken plus its nominal window.
 class SendCredits {
  public:
   void Start(uint32_t window) { Start(window, window); }
@@ -27,7 +27,7 @@ class SendCredits {
     used_ = 0;
     Resize(window, in_use);
   }
-  // Another window is in use from now on. 0: none.
+  // Changes the window in use. 0: no window.
   void Resize(uint32_t window, uint32_t in_use) {
     assert(in_use <= window && window <= kMaxNominal);
     held_back_ = static_cast<uint16_t>(window - in_use);
@@ -36,28 +36,28 @@ class SendCredits {
   uint32_t available() const {
     return static_cast<uint32_t>(std::max(static_cast<int32_t>(limit() - used_), 0));
   }
-  // Credits that may be used since the start, modulo 2^32. Below used() after a window with messages under way was
-  // returned.
+  // Returns the number of credits that may be used since the start, modulo 2^32. It is below used() if a window was returned while
+  // messages were in flight.
   uint32_t limit() const { return granted_ - held_back_; }
-  // The caller has looked at available().
+  // Uses a credit. The caller has checked available().
   void Use() { ++used_; }
   void Return() { --used_; }
 
-  // Messages that the peer has taken since the start, modulo 2^32; its nominal window is that of Start().
+  // Returns the number of messages that the peer has taken since the start, modulo 2^32. `window`: the nominal window of Start().
   uint32_t acknowledged(uint32_t window) const { return granted_ - window; }
-  // Credits used since the start, modulo 2^32: acknowledged() reaches it when all of them are.
+  // Returns the number of credits used since the start, modulo 2^32. acknowledged() reaches it when all messages are acknowledged.
   uint32_t used() const { return used_; }
-  // Messages used and not acknowledged.
+  // Returns the number of messages that are sent and not acknowledged.
   uint32_t under_way(uint32_t window) const { return used_ - acknowledged(window); }
 
-  // A cumulative grant from the wire. False: it says nothing new (an old message; harmless), or
-  // acknowledges what was never sent (no honest peer does that; ignored).
+  // Applies a cumulative grant from the wire. Returns false and ignores the grant if it is old (harmless), or if it acknowledges messages
+  // that were never sent (no correct peer does this).
   bool Grant(uint32_t granted, uint32_t window) {
     if (!IsNews(granted, window)) return false;
     granted_ = granted;
     return true;
   }
-  // Grant() would be true.
+  // Returns whether Grant() would return true.
   bool IsNews(uint32_t granted, uint32_t window) const {
     return granted - granted_ - 1 < under_way(window);
   }
@@ -68,17 +68,17 @@ class SendCredits {
  private:
   uint32_t granted_ = 0;
   uint32_t used_ = 0;
-  uint16_t held_back_ = 0;  // the nominal window less the one in use
+  uint16_t held_back_ = 0;  // nominal window minus window in use
 };
 
-// What this side owes a peer: receive buffers that it may fill.
+// Receive buffers of this side that a peer may fill.
 //
-// Enforcement   A look takes all completions that are there before any grant is written. So each message of a look was
-//               sent under a grant that was written before, and a correct peer's number in one look is bounded.
+// Enforcement   A look takes all pending completions before any grant is written. So each message of a look was sent under a
+//               grant that was written before the look. This limits the messages of a correct peer in one look.
 class ReceiveCredits {
  public:
-  // Copies of a message that may lie here at one time: the first, and one for each error of its sender since this side
-  // last looked.
+  // Maximum number of copies of a message in the receive buffers at one time. Besides the first copy, there is one for each error of the
+  // sender since the last look of this side.
   static constexpr uint32_t kMaxCopies = 8;
   static constexpr uint32_t kMaxControl = 64;
   static constexpr uint32_t kMaxWindow = INT16_MAX;
@@ -92,36 +92,36 @@ class ReceiveCredits {
     Resize(in_use);
     limit_low_ = Limit();
   }
-  // Another window is in use from now on. 0: none. Bounds messages of the next look, not those of this one.
+  // Changes the window in use. 0: no window. Limits messages of the next look, not messages of this look.
   void Resize(uint32_t in_use) {
     assert(in_use <= kMaxWindow);
     window_ = static_cast<uint16_t>(in_use);
   }
-  // The window in use.
+  // Returns the window in use.
   uint32_t window() const { return window_; }
-  // Data messages taken so far, modulo 2^32: the number of the next one.
+  // Returns the number of data messages taken so far, modulo 2^32, which is also the number of the next message.
   uint32_t consumed() const { return consumed_; }
-  // A data message came, and its buffer goes back to the queue.
+  // Counts a data message whose buffer returns to the queue.
   void Consumed() { ++consumed_; }
-  // It had been counted before.
+  // Reverses Consumed() for a message that had been counted before.
   void Unconsumed() { --consumed_; }
-  // What every outgoing message says; counts as reported.
+  // Returns the grant for an outgoing message, and notes it as reported.
   uint32_t Report(uint32_t nominal) {
     reported_low_ = Low(consumed_);
     return consumed_ + nominal;
   }
-  // Messages were taken since the last report, which may have been lost.
+  // Returns whether messages were taken since the last report. That report may have been lost.
   bool unreported() const { return Low(consumed_) != reported_low_; }
-  // Half of the window in use has come back and the peer does not know: time for a message of its own.
+  // Returns whether half of the window in use was taken and not reported. Then the report needs a message of its own.
   bool ReportIsDue() const { return Low(consumed_ - reported_low_) >= (window() + 1) / 2; }
 
-  // Counts a data message of a look, duplicates included. `look` numbers the looks; never 0. `nominal`: the window that bounds what
-  // the peer may have to repeat, whatever is in use. False: over MostData().
+  // Counts a data message of a look, including duplicates. `look`: number of the look, never 0. `nominal`: nominal window, which limits the
+  // messages that the peer may have to retransmit, independent of the window in use. Returns false above MostData().
   bool DataArrived(uint16_t look, uint32_t nominal) {
     Begin(look);
     return ++data_ <= MostData(nominal);
   }
-  // Counts a control message of a look. `sent_window`: credits that the peer has granted. False: over MostControl().
+  // Counts a control message of a look. `sent_window`: credits that the peer has granted. Returns false above MostControl().
   bool ControlArrived(uint16_t look, uint32_t sent_window) {
     Begin(look);
     return ++control_ <= MostControl(sent_window);
@@ -129,23 +129,23 @@ class ReceiveCredits {
   static uint32_t MostData(uint32_t nominal) {
     return std::min<uint32_t>(nominal * kMaxCopies, kMostCounted);
   }
-  // Beside what a peer says by itself: it reports on each copy of a message.
+  // Allows kMaxControl messages, and in addition one report for each copy of a message.
   static uint32_t MostControl(uint32_t sent_window) {
     return std::min<uint32_t>(kMaxControl + sent_window * kMaxCopies, kMostCounted);
   }
-  // More new messages have been taken than were granted before the look.
+  // Returns whether more new messages were taken than were granted before the look.
   bool overdrawn() const { return Distance() < 0; }
-  // What was granted when the peer's first message of the look came.
+  // Returns the limit that was granted when the peer's first message of the look arrived.
   uint32_t limit() const { return consumed_ + static_cast<uint32_t>(int32_t{Distance()}); }
-  // The next message did not come by a look: it takes no receive buffer.
+  // Prepares for a message that does not arrive by a look and takes no receive buffer.
   void LeaveLook() { limit_low_ = Limit(); }
-  // Forgets the number of the last look, which may come again.
+  // Clears the number of the last look, because the number may be used again.
   void ForgetLook() { look_ = 0; }
-  // As if a message of the peer had come in this look. 0: no effect.
+  // Has the effect of a message of the peer in this look. 0: no effect.
   void Touch(uint16_t look) {
     if (look != 0) Begin(look);
   }
-  // The last look that had a message of the peer, or Touch(); 0: none since ForgetLook().
+  // Returns the last look that had a message of the peer or a Touch(), or 0 if there was none since ForgetLook().
   uint16_t last_look() const { return look_; }
 
  private:
@@ -153,7 +153,7 @@ class ReceiveCredits {
 
   static uint16_t Low(uint32_t count) { return static_cast<uint16_t>(count); }
   uint16_t Limit() const { return Low(uint32_t{reported_low_} + window_); }
-  // From what was taken to the limit: at most a window, which is below half of 2^16.
+  // Returns the distance from consumed_ to the limit: at most a window, which is below half of 2^16.
   int16_t Distance() const { return static_cast<int16_t>(limit_low_ - Low(consumed_)); }
 
   void Begin(uint16_t look) {
@@ -164,9 +164,9 @@ class ReceiveCredits {
   }
 
   uint32_t consumed_ = 0;
-  uint16_t reported_low_ = 0;  // the low half of consumed_, when it was last reported
-  uint16_t window_ = 0;        // in use
-  // Of the look: its number, the low half of what was granted at the peer's first message, and the peer's messages.
+  uint16_t reported_low_ = 0;  // low half of consumed_ at the last report
+  uint16_t window_ = 0;        // window in use
+  // Of the last look: its number, the low half of the limit at the peer's first message, and the numbers of the peer's messages.
   uint16_t look_ = 0;
   uint16_t limit_low_ = 0;
   uint16_t data_ = 0;

@@ -17,12 +17,12 @@ static_assert(kTagBytes == crypto_aead_chacha20poly1305_ietf_ABYTES);
 
 constexpr unsigned char kZeroNonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES] = {};
 
-// Chooses the code for this CPU; once, from whichever thread comes first.
+// Selects the code for this CPU. Runs once, on the first thread that calls it.
 void EnsureReady() {
   static const bool kReady = [] {
     if (sodium_init() >= 0) return true;
     std::fputs("libsodium: sodium_init() failed\n", stderr);
-    std::abort();  // an authentication that does not work must not look as if it did
+    std::abort();  // without it, authentication would not work
   }();
   (void)kReady;
 }

@@ -19,7 +19,7 @@ inline constexpr size_t kTagBytes = 16;
 using Bytes = std::span<const std::byte>;
 using Mac = std::array<std::byte, kMacBytes>;
 
-// 32 bytes that are overwritten when they go.
+// 32 bytes. The destructor overwrites them.
 class Key {
  public:
   static constexpr size_t kBytes = 32;
@@ -36,23 +36,23 @@ class Key {
   std::array<std::byte, kBytes> bytes_ = {};
 };
 
-// BLAKE2b-256 of a text, unkeyed: what a secret becomes.
+// Returns the key of a secret: BLAKE2b-256 of its text, unkeyed.
 Key KeyFromText(std::string_view text);
-// BLAKE2b-256 under `key` of the label, a zero byte, and both contexts. Another label, another key.
+// Returns BLAKE2b-256 under `key` of the label, a zero byte, and both contexts. Different labels give different keys.
 Key Derive(const Key& key, std::string_view label, Bytes context = {}, Bytes more = {});
-// BLAKE2b-128 under `key`.
+// Returns BLAKE2b-128 under `key`.
 Mac MacOf(const Key& key, Bytes bytes);
-// In a time that does not depend on where they differ.
+// Compares in a time that does not depend on the position of a difference.
 bool Equal(const Mac& mac, const std::byte* other);
 
-// ChaCha20-Poly1305 (RFC 8439) with the zero nonce: a key must seal one message in its life.
-// `sealed` takes plain.size() + kTagBytes.
+// Seals with ChaCha20-Poly1305 (RFC 8439) and a zero nonce: use each key for one message only. `sealed` has room for
+// plain.size() + kTagBytes.
 void Seal(const Key& key, Bytes associated, Bytes plain, std::byte* sealed);
-// False: not sealed by this key with this associated data; `plain` has nothing of it then. It takes
-// sealed.size() - kTagBytes.
+// Returns false if `sealed` was not sealed by this key with this associated data; `plain` then has no part of the text. `plain` has room
+// for sealed.size() - kTagBytes.
 bool Open(const Key& key, Bytes associated, Bytes sealed, std::byte* plain);
 
-// Overwrites what the compiler would think nobody reads any more.
+// Overwrites memory. The compiler does not remove this, even if the memory is not read later.
 void Wipe(void* data, size_t size_bytes);
 
 }  // namespace sluice::peer

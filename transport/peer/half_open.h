@@ -3,8 +3,8 @@
 // HalfOpen: places of clients that have sent a hello and not proved the secret yet, shared fairly among sources.
 //
 // Purpose       For each source a list of its clients, the oldest first. While places are free, a source may have all of them. If none
-//               is free, a new client replaces the oldest client of the source with the most places, if its own source has fewer. So
-//               all sources get the same share, and no source gets more than it uses.
+//               is free, a new client replaces the oldest client of the source with the most places, if its own source has at least
+//               two fewer. So all sources get the same share, and no source gets more than it uses.
 // Ownership     The endpoint.
 // Threads       The polling thread.
 // Limits        `places`. An eviction compares all sources that have a place.
@@ -26,12 +26,12 @@ class HalfOpen {
   explicit HalfOpen(uint32_t places) : places_(places) {}
 
   bool full() const { return taken_ >= places_; }
-  // Of all sources together.
+  // Returns the number of places in use, of all sources together.
   uint32_t taken() const { return taken_; }
-  // One more would be beyond half of them: those are for clients that have shown that they are there now.
+  // Returns whether one more client would use more than half of the places. The second half is for clients with a valid cookie.
   bool half_taken() const { return 2 * (uint64_t{taken_} + 1) > places_; }
 
-  // `source`: of SourceOf(). `client` names the client to its owner. Not full.
+  // Adds a client. `source`: from SourceOf(). `client`: number of the client at the owner. Must not be full.
   void Enter(const std::string& source, uint32_t client) {
     held_[source].push_back(client);
     ++taken_;
@@ -42,12 +42,12 @@ class HalfOpen {
     if (found->second.empty()) held_.erase(found);
     --taken_;
   }
-  // Who must leave for one more of `source`; nothing: nobody need, or that source has its share.
+  // Returns the client that a new client of `source` replaces. Returns nullopt if a place is free, or if the source has its share.
   std::optional<uint32_t> Surplus(const std::string& source) const {
     return full() ? Oldest(source) : std::nullopt;
   }
-  // The same when places have run out elsewhere: the oldest client of the source that holds most, if that is at least two more than
-  // `source` holds.
+  // Does the same if another resource is exhausted: returns the oldest client of the source with the most places, if it has at least two
+  // more than `source`.
   std::optional<uint32_t> Oldest(const std::string& source) const {
     const auto own = held_.find(source);
     size_t most = (own == held_.end() ? 0 : own->second.size()) + 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The handshake's first two messages, in the private data of RDMA_CM. Little endian. What they are
-// for is drawn in docs/decisions/0011; terms.h has the other two, refusal.h what is said instead.
+// The first two messages of the handshake, in the private data of RDMA_CM. Little endian. docs/decisions/0011 explains their purpose.
+// terms.h has the other two messages, refusal.h the refusal.
 //
 //   Hello, 56 bytes (all that a request can carry)
 //     0  u32  magic "SLCE"
@@ -11,13 +11,13 @@
 //     8  u64  epoch: drawn at random when the endpoint starts; names this incarnation
 //    16  u32  secret id; 0 exactly if unauthenticated
 //    20  u32  control DCTN (24 bit); 0 exactly if there is no DC. With flag 8 the number of this side's RC queue pair
-//    24  16 B nonce; with flag 4 its last 8 bytes are the cookie of a refusal (refusal.h), brought back. With flag 8 the first
+//    24  16 B nonce; with flag 4 its last 8 bytes are the cookie of a refusal (refusal.h), returned. With flag 8 the first
 //             packet sequence numbers are bits 0 to 23 (of the client) and 32 to 55 (of the server) of the hello's nonce
-//    40  16 B MAC of all that
+//    40  16 B MAC of the bytes before
 //
 //   Welcome, 72 bytes
 //     0  the same up to the nonce
-//    40  16 B sealed: control DC key u64, index u32 and token u32 of the reader at the sender; zero
+//    40  16 B sealed: control DC key u64, index u32 and token u32 of the receiver in the sender's peer table; zero
 //             if there is no DC
 //    56  16 B tag, over hello and welcome
 //
@@ -39,7 +39,7 @@
 
 namespace sluice::peer {
 
-inline constexpr uint32_t kMagic = 0x45434c53;  // "SLCE" as the bytes stand
+inline constexpr uint32_t kMagic = 0x45434c53;  // "SLCE" in byte order
 inline constexpr uint8_t kProtocolVersion = 6;
 inline constexpr size_t kHelloBytes = 56;
 inline constexpr size_t kWelcomeBytes = 72;
@@ -54,26 +54,26 @@ using Nonce = std::array<std::byte, kNonceBytes>;
 
 Nonce DrawNonce(base::Random& random);
 
-// What both messages say in the clear.
+// The unencrypted fields of both messages.
 struct Greeting {
   uint64_t epoch = 0;
   SecretId secret_id = 0;
-  uint32_t control_dctn = 0;  // 0: without DC; with `rc`: of the queue pair
+  uint32_t control_dctn = 0;  // 0: without DC; with `rc`: number of the queue pair
   Nonce nonce = {};
-  bool has_cookie = false;  // a hello only: the end of the nonce is one
+  bool has_cookie = false;  // hello only: the end of the nonce is a cookie
   bool rc = false;          // messages go over an RC queue pair
 
-  // Of the nonce.
+  // Return and set the cookie in the nonce.
   Cookie cookie() const;
   void Bring(const Cookie& cookie);
 
-  // What both sides can know of each other is in hello and welcome then: no messages follow.
+  // Returns whether the handshake is without DC. It then ends with the welcome, and no messages follow.
   bool without_dc() const { return control_dctn == 0; }
 
   friend bool operator==(const Greeting&, const Greeting&) = default;
 };
 
-// How the client reaches the server's control DCT.
+// Access of the client to the server's control DCT.
 struct ControlAccess {
   uint64_t key = 0;
   uint32_t peer_index = 0;
@@ -82,25 +82,23 @@ struct ControlAccess {
   friend bool operator==(const ControlAccess&, const ControlAccess&) = default;
 };
 
-// Keys of one connection, one for each message that they seal.
+// Keys of one connection. Each key seals one message.
 struct SessionKeys {
   Key welcome;
   Key proof;   // the client's terms
   Key answer;  // the server's terms
 };
 
-// `hello.secret_id` must be that of `secret`.
+// Encodes a hello. `hello.secret_id` must be the id of `secret`.
 HelloMessage EncodeHello(const Greeting& hello, const Secret& secret);
 
-// The MAC is not looked at: see Proven(). `bytes` may be longer (zero padded).
-// INVALID_ARGUMENT: not a handshake of Sluice. FAILED_PRECONDITION: another version; the message
-// names both.
+// Decodes a hello without a check of its MAC: see Proven(). `bytes` may be longer (zero padded). INVALID_ARGUMENT: not a handshake of
+// Sluice. FAILED_PRECONDITION: another version; the message names both.
 absl::StatusOr<Greeting> DecodeHello(Bytes bytes);
 
-// Whether whoever made this hello (of at least kHelloBytes) has the secret. It may be a recorded
-// one, unless its cookie is good.
+// Returns whether this hello (of at least kHelloBytes) was created with the secret. It may be a recorded hello, unless its cookie is valid.
 bool Proven(Bytes hello, const Secret& secret);
-// The MAC that a hello carries.
+// Returns the MAC in a hello.
 Mac MacIn(const HelloMessage& hello);
 // First packet sequence numbers of an RC connection.
 struct Psns {
@@ -109,7 +107,7 @@ struct Psns {
 };
 Psns PsnsOf(const HelloMessage& hello);
 
-// Makes the welcome, and the keys for the rest. `greeting.secret_id` must be that of `secret`.
+// Encodes the welcome, and derives the keys for the next messages. `greeting.secret_id` must be the id of `secret`.
 WelcomeMessage EncodeWelcome(const Greeting& greeting, const ControlAccess& access, Bytes hello,
                              const Secret& secret, SessionKeys* keys);
 
@@ -117,8 +115,7 @@ struct Welcome {
   Greeting greeting;
   ControlAccess access;
 };
-// As DecodeHello(). UNAUTHENTICATED: it was not made for this hello, by a holder of the secret that
-// the hello was made with.
+// Decodes a welcome; errors as in DecodeHello(). UNAUTHENTICATED: the welcome was not created for this hello with the secret of the hello.
 absl::StatusOr<Welcome> DecodeWelcome(Bytes bytes, Bytes hello, const Secret& secret,
                                       SessionKeys* keys);
 

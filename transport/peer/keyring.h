@@ -21,22 +21,22 @@ class Keyring {
  public:
   struct Found {
     Secret secret;
-    uint32_t tenant = 0;  // place of its source
+    uint32_t tenant = 0;  // index of its source
   };
 
-  // None: of one who demands no secret.
+  // An empty vector stands for one tenant without a secret.
   explicit Keyring(std::vector<absl::StatusOr<Secrets>> of_tenant);
-  // An empty source stands for no secret: whoever has none belongs to it.
+  // Reads all sources. An empty source stands for no secret: peers without a secret belong to its tenant.
   static Keyring Read(const std::vector<SecretSource>& sources);
   static absl::StatusOr<Secrets> ReadOne(const SecretSource& source);
 
-  // nullopt: nobody's; or more than one tenant's, which leaves open whose peer it is.
+  // Returns the secret and its tenant. Returns nullopt if no tenant has it, or if several tenants have it: then the tenant is unknown.
   std::optional<Found> Find(SecretId id) const;
-  // What own hellos are made with: the first tenant's first, or why it could not be read.
+  // Returns the secret of this side's hellos, which is the first secret of the first tenant, or why it could not be read.
   absl::StatusOr<Secret> own() const;
-  // A secret is demanded of peers.
+  // Returns whether all tenants demand a secret from their peers.
   bool demanded() const;
-  // What is wrong with any of it: a source that could not be read, a secret of two tenants.
+  // Returns an error if a source could not be read, or if two tenants have the same secret.
   absl::Status Check() const;
 
  private:

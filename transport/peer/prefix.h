@@ -2,19 +2,19 @@
 //
 // The prefix: sixteen bytes before every message on a DCT, data or control. Little endian.
 //
-//     0  u32  index of the sender in the receiver's peer table (from the receiver's hello)
-//     4  u32  the token that goes with it: a message for an older incarnation never matches
+//     0  u32  index of the sender in the receiver's peer table (from the receiver's welcome or terms)
+//     4  u32  the token of that index: a message for an older incarnation never matches
 //     8  u32  credits granted to the receiver since the start, modulo 2^32
 //    12  u8   kind: 1 data, 2 credits only, 3 goodbye, 4 proof, 5 answer (both followed by sealed terms),
-//             6 probe: say your credits, 7 and 8 lane ask and answer (followed by what transport/lane/words.h says),
-//             9 targets: send to these DCTs from now on (followed by what transport/peer/targets.h says), 10 targets
+//             6 probe: requests a report of credits, 7 and 8 lane ask and answer (followed by transport/lane/words.h),
+//             9 targets: DCTs to which the peer sends from now on (followed by transport/peer/targets.h), 10 targets
 //             taken (followed by the number of the control DCT), 11 to 14 window ask, grant, recall and return (followed by
-//             what transport/peer/window_words.h says)
-//    13  u8   bit 0: say soon how far you are; others zero
-//    14  u16  data and goodbye: how many data messages to this peer came before it, modulo 2^16; others zero
+//             transport/peer/window_words.h)
+//    13  u8   bit 0: requests a report soon; other bits zero
+//    14  u16  data and goodbye: number of earlier data messages to this peer, modulo 2^16; other kinds zero
 //
-// A grant is the number of data messages that the sender of the prefix has taken plus its window: an acknowledgement
-// as well. Grants are cumulative, so a lost or repeated grant is harmless. Adding a kind: Kind, PrefixOk, the
+// A grant is the number of data messages that the sender of the prefix has taken plus its nominal window, so it is also an
+// acknowledgement. Grants are cumulative, so a lost or repeated grant is harmless. Adding a kind: Kind, LoadPrefix(), the
 // endpoint's OnControl, tests.
 #ifndef SLUICE_TRANSPORT_PEER_PREFIX_H_
 #define SLUICE_TRANSPORT_PEER_PREFIX_H_
@@ -62,8 +62,7 @@ inline void StorePrefix(std::byte* at, const Prefix& prefix) {
   std::memcpy(at, &prefix, sizeof(prefix));
 }
 
-// False: too short, an unknown kind, or bits that nobody sets. Index and token are checked by their
-// table.
+// Returns false if the bytes are too few, the kind is unknown, or an unused bit is set. The peer table checks index and token.
 inline bool LoadPrefix(const std::byte* at, size_t size_bytes, Prefix* prefix) {
   if (size_bytes < kPrefixBytes) return false;
   std::memcpy(prefix, at, sizeof(*prefix));

@@ -141,7 +141,7 @@ absl::Status DecodeRefusal(Bytes bytes, const std::string& peer, const absl::Sta
       std::min({size_t{Load<uint8_t>(bytes.data() + 7)}, bytes.size() - 8, kMaxRefusalText});
   std::string text(reinterpret_cast<const char*>(bytes.data() + 8), length);
   for (char& c : text) {
-    if (!std::isprint(static_cast<unsigned char>(c))) c = '?';  // it came from the wire
+    if (!std::isprint(static_cast<unsigned char>(c))) c = '?';  // the text came from the wire
   }
   return RefusalStatus(code, peer, "the server says: " + text);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The server's answer instead of a welcome, in the private data of an RDMA_CM reject; 148 bytes at most.
+// The refusal: answer of the server in place of a welcome, in the private data of an RDMA_CM reject. At most 148 bytes.
 //
 //     0  u32  magic, 4 u8 version, 5 u8 kind = 3, 6 u8 code, 7 u8 text length, 8 text
 //
@@ -28,32 +28,32 @@ inline constexpr size_t kMaxRefusalText = 140;
 
 enum class RefusalCode : uint8_t {
   kNone = 0,
-  kGarbage = 1,   // the bytes are no hello
+  kGarbage = 1,   // the bytes are not a hello
   kVersion = 2,   // a version that this side does not speak
   kFull = 3,      // no room for another peer
-  kShutdown = 4,  // closing
+  kShutdown = 4,  // the server is shutting down
   kInternal = 5,
-  kUnauthenticated = 6,  // no secret, an unknown one, or its MAC is wrong
+  kUnauthenticated = 6,  // no secret, an unknown secret, or a wrong MAC
   kTooOften = 7,         // too many handshakes of that address have failed
-  kCookie = 8,           // the server is under load: hello again, with this cookie
-  kPlace = 9,            // over a device, port or address that the server's queues are not at
+  kCookie = 8,           // the server is under load: repeat the hello with this cookie
+  kPlace = 9,            // another device, port or address than that of the server's queues
   kPathMtu = 10,         // the path MTUs of the two sides are not the same
   kTransport = 11,       // one side has DC, the other RC queue pairs
 };
 
-// What to answer to a hello or a welcome that was refused with `why`.
+// Returns the code for a hello or a welcome that was refused with `why`.
 RefusalCode CodeFor(const absl::Status& why);
 std::vector<std::byte> EncodeRefusal(RefusalCode code, std::string_view text);
 std::vector<std::byte> EncodeRefusal(const absl::Status& why);
 std::vector<std::byte> EncodeRefusal(const Cookie& cookie);
 
-// The status that the refused side reports; `fallback` if the bytes are no refusal.
+// Returns the status that the refused side reports, or `fallback` if the bytes are not a refusal.
 absl::Status DecodeRefusal(Bytes bytes, const std::string& peer, const absl::Status& fallback);
-// The cookie to say hello again with; nothing: it is another refusal, or none.
+// Returns the cookie for the repeated hello. Returns nullopt if the bytes are another refusal or none.
 std::optional<Cookie> CookieIn(Bytes bytes);
-// Whether it is a refusal with that code.
+// Returns whether the bytes are a refusal with that code.
 bool IsRefusalWith(Bytes bytes, RefusalCode code);
-// The same as DecodeRefusal() for a code alone.
+// Returns the status of a refusal with this code and cause.
 absl::Status RefusalStatus(RefusalCode code, const std::string& peer, const std::string& cause);
 
 }  // namespace sluice::peer

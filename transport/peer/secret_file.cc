@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Secrets from a file that nobody else can read.
+// Reads secrets from a file that no other user can read.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -40,7 +40,7 @@ absl::Status Refused(absl::StatusCode code, const std::string& path, const std::
       {.layer = "peer", .operation = "read secrets", .cause = cause, .remedy = remedy});
 }
 
-// Of the open file, so that nobody changes it between the look and the reading.
+// Checks the open file, so that the file cannot be replaced between the check and the read.
 absl::Status CheckRights(int fd, const std::string& path) {
   struct stat file;
   if (fstat(fd, &file) != 0) {
@@ -122,7 +122,8 @@ absl::StatusOr<std::vector<std::string>> ReadSecretFile(const std::string& path)
 
 namespace {
 
-// What changes whenever the file's bytes or rights do: the time of its last change has a grain, which SecretReader knows.
+// Returns a text that changes if the bytes or rights of the file change. The time of the last change has a limited resolution, which
+// SecretReader takes into account.
 std::string VersionOf(const std::string& path) {
   const Descriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat file;
@@ -145,7 +146,7 @@ SecretSource SecretsFromFile(const std::string& path) {
   const auto read = [path]() -> absl::StatusOr<std::vector<std::string>> {
     auto lines = ReadSecretFile(path);
     if (!lines.ok()) return lines.status();
-    // Checked here too, because here the file's name is known.
+    // Checked here too, because the error can name the file here.
     auto checked = Secrets::FromTexts(*lines);
     if (!checked.ok()) {
       WipeTexts(&*lines);

@@ -15,7 +15,7 @@ std::shared_ptr<const Keyring> SecretReader::Read(base::Clock& clock) {
   for (Source& one : sources_) {
     if (closed_) break;
     const int64_t now_ns = clock.NowNs();
-    // Before the bytes: if they change in between, the version is another next time.
+    // The version is read before the bytes. If the bytes change in between, the version differs the next time.
     std::string version = one.source.Version();
     const bool same = !version.empty() && version == one.version;
     if (same && one.settled) continue;

@@ -2,7 +2,7 @@
 //
 // SecretReader: builds the keyring of an endpoint, and reads only sources that have changed.
 //
-// Purpose       A source with a version is read again if its version changed, or was first seen less than kGrainNs ago: in that time a
+// Purpose       A source with a version is read again if its version changed, or was first seen less than kGrainNs ago. In that time a
 //               file can change without a new modification time. A source without a version is read each time. The reader keeps keys,
 //               not texts.
 // Ownership     The endpoint, and work in progress that reads.
@@ -32,8 +32,8 @@ class SecretReader {
   SecretReader(const SecretReader&) = delete;
   SecretReader& operator=(const SecretReader&) = delete;
 
-  // The secrets as they are now. `clock` is asked here, before and after each look at a version: a look may take long.
-  // It is not asked any more once Close() has returned.
+  // Returns the current secrets. Reads `clock` before and after each query of a version, because a query may take long. Does not use
+  // `clock` after Close() has returned.
   std::shared_ptr<const Keyring> Read(base::Clock& clock);
   void Close();
 
@@ -41,8 +41,8 @@ class SecretReader {
   struct Source {
     SecretSource source;
     std::string version;   // empty: unknown
-    int64_t since_ns = 0;  // it was seen first at this time or before
-    bool settled = false;  // what was read is what this version has
+    int64_t since_ns = 0;  // the version was seen first at this time or before
+    bool settled = false;  // `secrets` are the secrets of this version
     absl::StatusOr<Secrets> secrets = Secrets();
   };
 

@@ -14,7 +14,7 @@ Secret FromText(const std::string& text) {
   secret.master = KeyFromText(text);
   if (text.empty()) return secret;
   secret.id = Load<uint32_t>(Derive(secret.master, "sluice id").data());
-  if (secret.id == 0) secret.id = 1;  // 0 is taken
+  if (secret.id == 0) secret.id = 1;  // 0 means no secret
   return secret;
 }
 

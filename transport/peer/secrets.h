@@ -19,8 +19,7 @@
 
 namespace sluice::peer {
 
-// Names the secret in the clear: derived from it, so both sides agree without numbering. 0 is that
-// of no secret.
+// Public name of a secret. It is derived from the secret, so both sides have the same id. 0 means no secret.
 using SecretId = uint32_t;
 
 struct Secret {
@@ -34,34 +33,34 @@ class Secrets {
   static constexpr size_t kMostBytes = 256;
   static constexpr size_t kMostSecrets = 16;
 
-  // None: the handshake goes under the key of the empty text, which everybody knows.
+  // No secret: the handshake uses the key of the empty text, which is public.
   Secrets();
-  // INVALID_ARGUMENT: none, too many, or one is too short or too long. Which one is said, never
-  // what it is.
+  // INVALID_ARGUMENT: no text, too many texts, or a text that is too short or too long. The message has the number of the text, never the
+  // text itself.
   static absl::StatusOr<Secrets> FromTexts(const std::vector<std::string>& texts);
 
-  // Peers must prove one of them.
+  // Returns whether peers must prove one of the secrets.
   bool demanded() const { return own().id != 0; }
-  // What this side's hellos are made with.
+  // Returns the secret of this side's hellos.
   const Secret& own() const { return secrets_.front(); }
   const std::vector<Secret>& all() const { return secrets_; }
-  // Null: not one of them. Id 0 is found only if none is demanded.
+  // Returns the secret with this id, or null. Finds id 0 only if no secret is demanded.
   const Secret* Find(SecretId id) const;
 
  private:
   std::vector<Secret> secrets_;  // never empty
 };
 
-// Where secrets come from: a function that returns the texts, first the one for own hellos. It is asked when the endpoint
-// is made and for each handshake (handshakes that come while it is asked share the next answer), on a helper thread, one
-// call at a time; it may block. The texts that it returns are overwritten after use. Default: no secret.
+// Source of secrets: a function that returns their texts. The first text is the secret of this side's hellos. The endpoint calls the
+// function when it is created and for each handshake; handshakes that arrive during a call share the next call. The calls run on a helper
+// thread, one at a time, and may block. The texts are overwritten after use. Default: no secret.
 class SecretSource {
  public:
   using Texts = absl::StatusOr<std::vector<std::string>>;
 
   SecretSource() = default;
-  // `version`, if any, names what `read` would return: it is not read again while the name stays the same. An
-  // empty name: unknown.
+  // `version`, if not null, returns a name for the texts that `read` would return. The texts are not read again while the name stays the
+  // same. An empty name means unknown.
   SecretSource(std::function<Texts()> read, std::function<std::string()> version = nullptr)
       : read_(std::move(read)), version_(std::move(version)) {}
   template <typename Read>
@@ -76,12 +75,12 @@ class SecretSource {
   std::function<std::string()> version_;
 };
 
-// Overwrites the texts before they go.
+// Overwrites the texts and removes them.
 void WipeTexts(std::vector<std::string>* texts);
 
-// One secret a line; empty lines and those that begin with # don't count; blanks around it are
-// dropped. PERMISSION_DENIED: the file is another user's (root's is fine), or group or others may
-// read or write it. NOT_FOUND, INVALID_ARGUMENT say what is wrong with which file.
+// Reads one secret per line. Ignores empty lines, lines that begin with #, and blanks around a secret. PERMISSION_DENIED: the file belongs
+// to another user (other than root), or its group or others have any right on it. NOT_FOUND, INVALID_ARGUMENT: the message names the file
+// and the problem.
 absl::StatusOr<std::vector<std::string>> ReadSecretFile(const std::string& path);
 SecretSource SecretsFromFile(const std::string& path);
 

@@ -10,8 +10,8 @@
 
 namespace sluice::peer {
 
-// `address`: "host:port" or "host". The port does not count: a client has a new one each time. An IPv6 host has 2^64
-// addresses to choose from, so its source is the /64 ("2001:db8:0:1::/64"); an IPv4 address written as IPv6 counts as IPv4.
+// `address`: "host:port" or "host". The port is ignored, because a client has a new port each time. An IPv6 host can choose among 2^64
+// addresses, so its source is the /64 ("2001:db8:0:1::/64"). An IPv4 address written as IPv6 counts as IPv4.
 std::string SourceOf(const std::string& address);
 
 }  // namespace sluice::peer

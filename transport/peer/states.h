@@ -17,28 +17,28 @@ enum class State : uint8_t {
   kAccepting,   // inbound, until ESTABLISHED or its proof, which may overtake it
   kUnproven,    // inbound, until its proof
   kUp,
-  kLeaving,   // told the handler; goodbye or refusal under way, then the connection is closed
-  kDraining,  // no more sends; work requests and commands that name it are still under way
+  kLeaving,   // reported to the handler; after the goodbye or refusal, the connection is closed
+  kDraining,  // no more sends; work requests and commands of the peer are still in flight
 };
 
 enum class Event : uint8_t {
   kConnect,
   kRequest,
   kEstablished,
-  kProven,       // the other side has shown that it holds the secret, and its terms are taken
-  kRefused,      // it has shown that, but there is no room
+  kProven,       // the peer has proved the secret, and its terms are accepted
+  kRefused,      // the peer has proved the secret, but this side refuses its terms
   kFailed,       // connection ended, send failed, handshake refused
   kDisconnect,   // called by the user
-  kGoodbyeSent,  // completed, or will never be
-  kQuiet,        // nothing names the peer any more
+  kGoodbyeSent,  // the goodbye is complete, or will never complete
+  kQuiet,        // no work request or command of the peer is left
 };
 
-// False: the event means nothing in this state.
+// Sets `*next`. Returns false if the event has no meaning in this state.
 bool Next(State state, Event event, State* next);
 
 std::string_view Name(State state);
 std::string_view Name(Event event);
-// One line per transition: "connecting: established -> up".
+// Returns one line per transition: "connecting: established -> proving".
 std::string PrintTable();
 
 }  // namespace sluice::peer

@@ -25,14 +25,14 @@ class Sweep {
     slice_ = 0;
     due_ns_ = now_ns + step_ns_;
   }
-  // When the next look is due.
+  // Returns the time of the next slice.
   int64_t due_ns() const { return due_ns_; }
 
-  // The look that was taken last was a round's last.
+  // Returns whether the last Take() ended a round.
   bool round_done() const { return slice_ == 0; }
 
-  // The slice to look at now, of a table of `size` records; due_ns() is that of the next one. A record
-  // is not looked at again before a round less one step, however late the looks are.
+  // Returns the slice to check now, of a table of `size` records, and sets due_ns() to the time of the next slice. The time between two
+  // checks of a record is at least a round minus one step, even if checks are late.
   uint32_t Take(size_t size, int64_t now_ns) {
     const uint32_t slice = slice_;
     const uint32_t next = slice + 1 < std::min<size_t>(size, kSlices) ? slice + 1 : kSlices;

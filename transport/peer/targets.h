@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Targets: where the sender's tenant receives from now on. In a control message, behind its prefix. Little endian.
+// Targets: the DCTs of the sender's tenant from now on. In a control message, after its prefix. Little endian.
 //
 //     0  u32  data DCTN (24 bit)
 //     4  u32  control DCTN (24 bit)
@@ -39,7 +39,7 @@ inline std::array<std::byte, kTargetsBytes> EncodeTargets(const TenantTargets& t
   return bytes;
 }
 
-// Nothing: another length, or numbers that can't be.
+// Returns nullopt if the length or a number is invalid.
 inline std::optional<TenantTargets> DecodeTargets(std::span<const std::byte> bytes) {
   if (bytes.size() != kTargetsBytes) return std::nullopt;
   const TenantTargets targets{.data_dctn = Load<uint32_t>(bytes.data()),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// WindowWord: what the two ends of a connection say about the window in use of one direction, behind the prefix of a
-// control message (docs/decisions/0067). Little endian.
+// WindowWord: message between the two ends of a connection about the window in use of one direction. It follows the prefix of
+// a control message (docs/decisions/0067). Little endian.
 //
 //     0  u32  number of the window: counts the sender's asks; the window of the handshake has number 0
 //     4  u32  count, by kind
@@ -12,7 +12,7 @@
 //   kWindowRecall  receiver             0. Another peer waits, and no buffer is left
 //   kWindowReturn  sender               messages sent before, modulo 2^32; none follows before the next grant
 //
-// A word says all there is to say, so it may be lost and said again, or come twice.
+// Each word is complete, so a lost word can be repeated, and a repeated word is harmless.
 #ifndef SLUICE_TRANSPORT_PEER_WINDOW_WORDS_H_
 #define SLUICE_TRANSPORT_PEER_WINDOW_WORDS_H_
 
@@ -41,7 +41,7 @@ inline std::array<std::byte, kWindowWordBytes> EncodeWindowWord(const WindowWord
   return bytes;
 }
 
-// Nothing: another length.
+// Returns nullopt if the length is wrong.
 inline std::optional<WindowWord> DecodeWindowWord(std::span<const std::byte> bytes) {
   if (bytes.size() != kWindowWordBytes) return std::nullopt;
   return WindowWord{.number = Load<uint32_t>(bytes.data()),

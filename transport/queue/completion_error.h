@@ -19,18 +19,19 @@ struct FailedRequest {
   uint32_t dctn = 0;
   uint32_t stream = 0;
   uint32_t length_bytes = 0;
-  bool rc = false;  // on a queue pair of its own, without DCT and stream
+  bool rc = false;  // on an RC queue pair, without DCT and stream
 };
 
-// "IBV_WC_RETRY_EXC_ERR", …
+// Returns "IBV_WC_RETRY_EXC_ERR", …
 std::string_view StatusName(ibv_wc_status status);
 
 absl::Status CompletionError(const ibv_wc& completion, const FailedRequest& request);
 
-// ibv_poll_cq() has failed. Completions that it had taken from the queue are lost, so nothing that uses the queue can go on.
+// Returns the error for a failed ibv_poll_cq(). The completions that it took from the queue are lost, so no user of the queue can continue.
 absl::Status PollError(std::string_view layer, std::string_view operation);
 
-// A send queue owes a completion for so long, and `peer` may be why. From `dead_peer_ns` on such a peer would be found in time.
+// Returns the error for a send queue that has completed nothing for `silent_ns`. `peer` may be the cause. With a dead-peer timeout above
+// `dead_peer_ns`, such a peer is detected in time.
 absl::Status StuckError(std::string_view peer, int64_t silent_ns, int64_t dead_peer_ns);
 
 }  // namespace sluice::queue

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Posting and completing. Which DCI a request goes to is in placement.cc, what happens after an error in
-// errors.cc and dci_recovery.cc.
+// Posting and completion of requests. placement.cc selects the DCI of a request. errors.cc and dci_recovery.cc handle errors.
 #include "transport/queue/dci_pool.h"
 
 #include <endian.h>
@@ -19,7 +18,7 @@
 namespace sluice::queue {
 namespace {
 
-// With nothing signalled under way a completion can only be an error: looked for now and then.
+// If no signalled request is in flight, a completion can only be an error. So only one of this many calls polls the queue.
 constexpr uint32_t kQuietPollPeriod = 64;
 constexpr uint32_t kMinQuantumBytes = 4096;
 
@@ -54,7 +53,7 @@ DciPool::DciPool(device::Device& device, ibv_cq* cq, SlotTable& slots, uint32_t 
       commands_(commands),
       user_(user),
       path_(device.path()) {
-  nobody_.closed = true;  // so its errors are nobody's
+  nobody_.closed = true;  // so its errors are not reported
   nobody_.probation = false;
   path_.timeout = DeriveTimeout(options.dead_peer_ns / kMaxFailures, path_.retry_count);
   attempt_ns_ = (int64_t{4096} << path_.timeout) * (path_.retry_count + 1);
@@ -76,13 +75,12 @@ absl::Status DciPool::Init() {
   }
   fifo_size_ = std::bit_ceil(options_.send_depth);
   low_water_ = slots_.free_data() / 4;
-  // One place stays free for the sentinel of a recovery. And a DCI whose completions are withheld withholds no more than a
-  // third of the buffers.
+  // One place stays free for the sentinel of a recovery. A DCI whose completions are delayed holds at most a third of the buffers.
   room_ = std::clamp(slots_.free_data() / 3, 1u, options_.send_depth - 1);
   in_flight_cap_ = std::max(options_.send_depth / 4, 1u);
-  // Completions come before anybody is at the cap; and who is, has asked for one.
+  // Completions arrive before a target reaches the cap, and a target at the cap has requested a completion.
   moderation_ = std::clamp(in_flight_cap_ / 2, 1u, options_.moderation);
-  // At least one message, and of small ones a batch.
+  // Enough for one message, or for a batch of small messages.
   quantum_bytes_ = std::max(slots_.max_bytes(), kMinQuantumBytes) + kRequestBytes;
 
   ibv_ah_attr attr = verbs::AddressVector(path_);
@@ -146,18 +144,19 @@ void DciPool::Post(Target* target, uint32_t index) {
 
 void DciPool::Enqueue(Target* target, uint32_t index) {
   slots_[index].use = SlotUse::kPending;
-  // A request that is reported keeps its place behind the data: it is a goodbye.
+  // A control request with `notify` stays behind the data, because it is a goodbye.
   const bool ahead = slots_[index].control && !slots_[index].notify;
   (ahead ? target->control : target->data).PushBack(slots_, index);
   if (target->waiting) return;
   waiting_.Add({target, 0});
   ++counters_.waits;
-  pump_ = true;  // it may leave: whether it may is known when its owner has counted this message
+  // The target may leave its DCI. Pump() finds out after the owner has counted this message.
+  pump_ = true;
 }
 
 void DciPool::Acknowledged(Target* target) {
   target->failures = 0;
-  if (target->waiting) pump_ = true;  // it may leave
+  if (target->waiting) pump_ = true;  // the target may leave its DCI
   if (target->probation) EndProbation(target);
 }
 
@@ -212,7 +211,7 @@ void DciPool::Flush() {
 void DciPool::Ring(Dci& dci) {
   ibv_qp_ex* ex = dci.qp.ex;
   mlx5dv_qp_ex* dv = dci.qp.dv;
-  // Whoever may be waiting for a stream or a buffer must see this completion.
+  // A target that waits for a stream or a buffer needs this completion.
   const bool scarce =
       dci.probation || (exclusive_ && dci.free_streams.empty()) || slots_.free_data() < low_water_;
   ibv_wr_start(ex);
@@ -244,7 +243,7 @@ void DciPool::Ring(Dci& dci) {
     ++counters_.doorbells;
     return;
   }
-  // The whole batch was discarded. The queue's depth is kept here, so it is the DCI that is broken.
+  // The whole batch was discarded. The pool does not exceed the depth of the queue, so the DCI is broken.
   const uint32_t end = dci.tail;
   dci.tail = dci.rung;
   FailUnposted(dci, end);
@@ -270,7 +269,7 @@ bool DciPool::completions_due() const {
 
 int DciPool::Poll(bool thorough) {
   int count = 0;
-  // With nothing posted it may still be draining.
+  // A DCI without posted requests may still be draining.
   if (expecting_) expecting_ = ExpectsCompletion();
   if (expecting_ || (posted_ != 0 && (++quiet_polls_ >= kQuietPollPeriod || thorough))) {
     count = TakeCompletions();
@@ -282,7 +281,7 @@ int DciPool::Poll(bool thorough) {
   return count;
 }
 
-// A function of its own, since its array costs each call of Poll() something.
+// A separate function, because its array would slow down each call of Poll().
 int DciPool::TakeCompletions() {
   quiet_polls_ = 0;
   ibv_wc completions[kMaxPollBatch];
@@ -293,7 +292,7 @@ int DciPool::TakeCompletions() {
   return std::max(got, 0);
 }
 
-// Completions that the driver had taken are lost with it: nobody will know which requests have ended.
+// The completions that the driver has taken are lost, so the pool cannot know which requests have ended.
 void DciPool::OnPollError() { Abandon(PollError("queue", "send")); }
 
 void DciPool::OnCompletion(const ibv_wc& wc) {
@@ -320,7 +319,7 @@ void DciPool::OnCompletion(const ibv_wc& wc) {
     while (at != dci.rung && dci.fifo[at & Mask()] != *index) ++at;
     BreakSilent(dci, at);
   }
-  // Whatever was posted before it on this DCI and said nothing has succeeded.
+  // All earlier requests on this DCI that have no completion have succeeded.
   while (dci.head != dci.rung) {
     const uint32_t oldest = dci.fifo[dci.head++ & Mask()];
     if (oldest == *index) break;
@@ -331,7 +330,7 @@ void DciPool::OnCompletion(const ibv_wc& wc) {
       Finish(dci, oldest, true);
       continue;
     }
-    // Another request of the target is posted on this stream: no count reaches zero, so nothing ends here.
+    // Another request of the target is posted on this stream, so no count reaches zero here.
     --posted_;
     --slot.target->posted;
     if (exclusive_) --dci.streams[slot.stream].posted;
@@ -353,11 +352,11 @@ void DciPool::Finish(Dci& dci, uint32_t index, bool ok) {
   slots_.Complete(index);
 }
 
-// Its way works; and it takes data, if it was data or if the target has acknowledged all that it was sent. Who only receives is sent
-// control messages, and never acknowledges any.
+// Clears `failures` after the success of a data request, or if the target has acknowledged all data. A target that gets only control
+// messages never acknowledges any. Ends the probation of the target.
 void DciPool::OnSuccess(const Slot& slot) {
   Target* target = slot.target;
-  if (!IsCurrent(slot) || target->broken) return;  // of before the error
+  if (!IsCurrent(slot) || target->broken) return;  // older than the error
   if (!slot.control || target->unacknowledged == 0) target->failures = 0;
   if (target->probation) EndProbation(target);
 }
@@ -386,7 +385,7 @@ void DciPool::OnStreamIdle(Dci& dci, uint16_t id, Target* target) {
   }
 }
 
-// It was not posted, or nobody knows what became of it.
+// Ends a slot that was not posted, or whose result is unknown.
 void DciPool::ReleaseUnposted(uint32_t index) {
   Slot& slot = slots_[index];
   if (slot.notify) user_.OnSent(slot.target, index, false);
@@ -413,7 +412,7 @@ void DciPool::Close(Target* target) {
 // was asked for: the next request on that DCI asks. The target does not wait for them.
 void DciPool::Disown(Target* target) {
   for (auto& dci : dcis_) {
-    if (dci->rung != dci->tail) Ring(*dci);  // the device has copied what it needs of the target
+    if (dci->rung != dci->tail) Ring(*dci);  // afterwards the device does not need the target
     for (uint32_t at = dci->head; at != dci->rung; ++at) {
       Slot& slot = slots_[dci->fifo[at & Mask()]];
       if (slot.target != target || slot.notify) continue;
@@ -421,7 +420,7 @@ void DciPool::Disown(Target* target) {
       ++nobody_.posted;
       --target->posted;
       dci->unsignalled = moderation_;
-      // If the target is gone, they fail.
+      // They fail if the DCT of the peer no longer exists.
       dci->disowned = true;
       dci->disowned_end = dci->rung;
       dci->disowned_ns = 0;

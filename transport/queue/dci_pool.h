@@ -8,7 +8,7 @@
 //               not acknowledged. If the device cannot reset a stream, or a DCI dies, the whole DCI is recovered, and the same
 //               holds for each peer that had requests on it.
 // Slots         A control slot is free when its request is complete. A data slot is free when its request is complete
-//               and Release() was called, in either order: until then it may have to be sent again (docs/decisions/0016).
+//               and Release() was called, in either order. Until then its owner may send it again (docs/decisions/0016).
 // Silent peers  Completions of a DCI come in posting order over all streams. So a silent peer delays the completions of its
 //               neighbours until its retries end. A peer that is new, or has failed since it was last heard from, uses the
 //               probation DCI. A peer whose messages are all acknowledged may leave a DCI whose completions are delayed.
@@ -38,34 +38,34 @@
 namespace sluice::queue {
 
 struct PoolOptions {
-  uint32_t dci_count = 2;  // and one for probation
+  uint32_t dci_count = 2;  // without the DCI for probation
   uint32_t send_depth = 256;
-  uint32_t moderation = 16;  // every so many requests are signalled
-  // kMaxFailures attempts take no longer.
+  uint32_t moderation = 16;  // at least one in so many requests is signalled
+  // Maximum time of kMaxFailures attempts.
   int64_t dead_peer_ns = 1'000'000'000;
-  // At most so many streams a DCI; the device's limits apply as well. 0 streams: none, as on a
-  // device without.
+  // Maximum number of streams per DCI, as a logarithm. The limits of the device apply too. With use_streams false, the pool works as on a
+  // device without streams.
   uint8_t max_log_streams = 6;
   bool use_streams = true;
 };
 
-// Timeout exponent such that 4.096 µs * 2^timeout * (retry_count + 1) is at most, and more than half of, `attempt_ns` (within
-// the field's range).
+// Returns the timeout exponent for which 4.096 µs * 2^timeout * (retry_count + 1) is at most `attempt_ns` and more than half of it (within
+// the range of the field).
 uint8_t DeriveTimeout(int64_t attempt_ns, uint8_t retry_count);
 
 class DciPool final : public SendQueues {
  public:
   static constexpr uint32_t kMaxBatch = 16;      // requests per doorbell
   static constexpr uint32_t kMaxPollBatch = 32;  // completions per look
-  static constexpr uint32_t kMaxDcis = 63;       // and the one for probation: a bit of unrung_ each
-  // Failed requests to one target in a row, without an acknowledgement between, that close it.
+  static constexpr uint32_t kMaxDcis = 63;       // with the probation DCI 64, the bits of unrung_
+  // Number of failed requests to one target in a row, without an acknowledgement between them, after which the target is closed.
   static constexpr uint8_t kMaxFailures = 3;
-  // What a request costs in its turn, besides its bytes.
+  // Cost of a request in a turn, in addition to its bytes.
   static constexpr uint32_t kRequestBytes = 64;
-  // Attempts, as long as they should take, after which a DCI that completes nothing is recovered. The device may wait four
-  // times as long as it was asked to (facts 200, 201).
+  // Number of attempts (attempt_ns_) after which a DCI that completes nothing is recovered. The device may wait four times as long as
+  // configured (facts 200, 201).
   static constexpr int64_t kWatchAttempts = 8;
-  // Requests posted to one target on probation.
+  // Maximum number of requests posted to one target on probation.
   static constexpr uint32_t kProbationInFlight = 2;
 
   static absl::StatusOr<std::unique_ptr<DciPool>> Create(device::Device& device, ibv_cq* cq,
@@ -75,16 +75,16 @@ class DciPool final : public SendQueues {
                                                          QueueUser& user);
   ~DciPool() override;
 
-  // It starts on probation.
+  // The target starts on probation.
   void Open(Target* target) override;
   void Post(Target* target, uint32_t slot) override;
   void Acknowledged(Target* target) override;
   void Flush() override;
   int Poll(bool thorough = false) override;
-  // What is posted still runs. Of requests without `notify` nobody hears.
+  // Posted requests still run. The end of requests without `notify` is not reported.
   void Close(Target* target) override;
-  // Finds a DCI that says RTS and does nothing, kWatchAttempts + 1 periods at most after its first completion was due. It is
-  // recovered, and a failure is counted for each target that it may have waited for.
+  // Finds a DCI that is in RTS and completes nothing, at most kWatchAttempts + 1 periods after its first completion was due. The time is
+  // longer if the device retries longer than configured. Recovers the DCI, and counts a failure for each target that may have delayed it.
   bool Watch(int64_t now_ns) override;
   bool completions_due() const override;
   bool scarce(const Target& target) const override {
@@ -96,7 +96,7 @@ class DciPool final : public SendQueues {
   void UseAddress(uint8_t sgid_index) override { path_.sgid_index = sgid_index; }
   bool busy() const override { return posted_ != 0 || ExpectsCompletion(); }
 
-  // The template whose congestion control an address handle is mapped to.
+  // Returns the number of the DCI to whose congestion control address handles are mapped.
   uint32_t template_qpn() const { return template_qpn_; }
   bool streams() const { return exclusive_; }
   uint32_t dci_count() const { return static_cast<uint32_t>(dcis_.size()); }
@@ -130,12 +130,12 @@ class DciPool final : public SendQueues {
   bool IsCurrent(const Slot& slot) const {
     return slot.dci == slot.target->dci && slot.stream == slot.target->stream;
   }
-  // Before the slot ends, which failed or whose end nobody knows.
+  // Reports a lost control message. Called before the end of a slot that failed or whose result is unknown.
   void TellIfLost(const Slot& slot) {
     if (!slot.control || IsCurrent(slot) || slot.target->closed || slot.target->broken) return;
     user_.OnControlLost(slot.target);
   }
-  // The DCI that the target's next request goes to, with a stream bound; null: none now.
+  // Returns the DCI for the target's next request, with a stream bound, or null if there is none now.
   Dci* Place(Target* target) {
     if (target->stream != kNoStream) {
       Dci* current = dcis_[target->dci].get();
@@ -157,7 +157,7 @@ class DciPool final : public SendQueues {
   bool Serve(WaitingList::Entry entry);
   void Refill(WaitingList::Entry& entry) const;
   void Ring(Dci& dci);
-  // The operation and what it carries; its destination follows.
+  // Starts a work request with its operation and data. The caller sets the destination afterwards.
   void Start(ibv_qp_ex* ex, const Slot& slot) const;
 
   [[gnu::noinline]] int TakeCompletions();
@@ -206,29 +206,29 @@ class DciPool final : public SendQueues {
   poller::Commands& commands_;
   QueueUser& user_;
   verbs::PathOptions path_;
-  bool exclusive_ = false;    // streams are there, one target each
+  bool exclusive_ = false;    // DCIs have streams, with one target per stream
   bool can_reset_ = false;    // single streams can be reset
-  uint32_t error_limit_ = 1;  // distinct errored streams that stop a DCI
+  uint32_t error_limit_ = 1;  // number of errored streams that stops a DCI
   uint32_t template_qpn_ = 0;
-  verbs::Ah self_;  // an address for requests that are only ever flushed
+  verbs::Ah self_;  // address of this host, for requests that are always flushed
   verbs::DciOptions dci_options_;
-  int64_t last_watch_ns_ = 0;   // when Watch() was called last
-  uint32_t room_ = 1;           // requests posted to a DCI
-  uint32_t in_flight_cap_ = 1;  // of a target that is not on probation
+  int64_t last_watch_ns_ = 0;   // time of the last Watch()
+  uint32_t room_ = 1;           // maximum requests posted to a DCI
+  uint32_t in_flight_cap_ = 1;  // maximum requests of a target that is not on probation
   uint32_t moderation_ = 1;
   uint32_t quantum_bytes_ = 0;
   std::vector<std::unique_ptr<Dci>> dcis_;  // the last is for probation
   uint32_t living_[2] = {0, 0};             // DCIs that are not dead; [1] for probation
   WaitingList waiting_;
-  Target nobody_;  // closed; has the requests that were posted to targets that have gone
+  Target nobody_;  // closed; owns the posted requests that Disown() took from closed targets
   std::vector<Broken> broken_;     // until their stream is reset, or their DCI recovered
-  bool some_need_signal_ = false;  // of a DCI
-  bool pump_ = false;              // something changed that a waiter may need
+  bool some_need_signal_ = false;  // a DCI has needs_signal
+  bool pump_ = false;              // a change may allow a waiting target to post
   bool expecting_ = false;         // ExpectsCompletion() may be true
-  uint64_t unrung_ = 0;            // DCIs by index: something was appended since the last Flush()
+  uint64_t unrung_ = 0;            // bit per DCI: requests were appended since the last Flush()
   uint32_t posted_ = 0;
   uint32_t fifo_size_ = 0;  // power of two
-  uint32_t low_water_ = 0;  // free data slots, below which every request is signalled
+  uint32_t low_water_ = 0;  // if fewer data slots are free, every request is signalled
   uint32_t quiet_polls_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A whole DCI: drained, taken through RESET, given up. And the watchdog that finds one which does nothing.
+// Recovery of a whole DCI: drain, RESET and destruction. Also the watchdog, which finds a DCI that completes nothing.
 #include <algorithm>
 #include <cassert>
 #include <memory>
@@ -18,7 +18,7 @@ void DciPool::StartDrain(Dci& dci) {
   expecting_ = true;
   ++dci.drains;
   if (dci.rung != dci.tail) Ring(dci);  // they will be flushed, in order
-  dci.watched_head = dci.head - 1;      // the watchdog begins anew
+  dci.watched_head = dci.head - 1;      // the watchdog starts again
   auto status = std::make_shared<absl::Status>();
   commands_.Submit(
       [this, qp = dci.qp.get(), status] {
@@ -26,7 +26,7 @@ void DciPool::StartDrain(Dci& dci) {
         if (!state.ok()) {
           *status = state.status();
         } else if (*state != IBV_QPS_ERR) {
-          // Otherwise healthy streams would go on, or hang, and never be flushed.
+          // Otherwise healthy streams would continue or hang, and would never be flushed.
           ibv_qp_attr attr = {};
           attr.qp_state = IBV_QPS_ERR;
           const int error_number = api_.modify_qp(qp, &attr, IBV_QP_STATE);
@@ -37,14 +37,14 @@ void DciPool::StartDrain(Dci& dci) {
         }
       },
       [this, dci = &dci, status] {
-        if (dci->state != DciState::kDraining) return;  // it took too long
+        if (dci->state != DciState::kDraining) return;  // the command took too long
         if (status->ok()) return PostSentinel(*dci);
         Bury(*dci, *status);
       });
 }
 
-// Requests that succeeded unsignalled say nothing when the DCI stops. One more, signalled and sure
-// to be flushed last, marks the end of the queue.
+// Unsignalled requests that succeeded have no completion when the DCI stops. One more request, which is signalled and flushed last, marks
+// the end of the queue.
 void DciPool::PostSentinel(Dci& dci) {
   ibv_qp_ex* ex = dci.qp.ex;
   ibv_wr_start(ex);
@@ -67,8 +67,8 @@ void DciPool::OnSentinel(Dci& dci) {
   Recover(dci);
 }
 
-// Requests before `end` that said nothing while the DCI stops: they have succeeded, or they were flushed and this device tells of
-// the signalled ones only (fact 204). Their targets post again what is not acknowledged.
+// Breaks the targets of requests before `end` that have no completion while the DCI stops. These requests have succeeded, or they were
+// flushed and this device reports only signalled requests (fact 204). The owners of the targets post again what is not acknowledged.
 void DciPool::BreakSilent(Dci& dci, uint32_t end) {
   for (uint32_t at = dci.head; at != end; ++at) {
     const Slot& slot = slots_[dci.fifo[at & Mask()]];
@@ -109,7 +109,7 @@ void DciPool::OnRecovered(Dci& dci, const absl::Status& status) {
   ResetTargets(dci, kNoStream);
 }
 
-// What is posted there would still run some day: it goes first.
+// Destroys the queue pair first, because its posted requests could still run later.
 void DciPool::Bury(Dci& dci, const absl::Status& why) {
   if (!Next(dci.state, DciEvent::kRefused, &dci.state)) return;
   --living_[dci.probation];
@@ -119,7 +119,7 @@ void DciPool::Bury(Dci& dci, const absl::Status& why) {
 void DciPool::Abandon(const absl::Status& why) {
   expecting_ = true;
   for (const auto& dci : dcis_) {
-    // Nothing is to be rung while a command has it.
+    // No doorbell may be rung while a command uses the queue pair, so it is rung before.
     if (Next(dci->state, DciEvent::kFatal, &dci->state) && dci->rung != dci->tail) Ring(*dci);
     Bury(*dci, why);
   }
@@ -134,7 +134,7 @@ void DciPool::OnBuried(Dci& dci, const absl::Status& why) {
   ResetTargets(dci, kNoStream);
 }
 
-// What never got a completion, and never will.
+// Fails the requests that have no completion and will never get one.
 void DciPool::FailRest(Dci& dci) {
   if (dci.head == dci.tail) return;
   const uint32_t end = dci.tail;
@@ -143,8 +143,8 @@ void DciPool::FailRest(Dci& dci) {
   FailUnposted(dci, end);
 }
 
-// A DCI that owes a completion, asked for or due at the end of a drain, and says nothing for longer than any request
-// takes. RESET is all that is left then: who does nothing flushes nothing.
+// Finds a DCI that owes a completion, requested or due at the end of a drain, for longer than any request takes. The DCI goes to RESET
+// directly, because a DCI that does nothing flushes nothing.
 bool DciPool::Watch(int64_t now_ns) {
   for (const auto& dci : dcis_) {
     if (dci->disowned && dci->disowned_ns == 0) dci->disowned_ns = now_ns;
@@ -158,12 +158,12 @@ bool DciPool::Watch(int64_t now_ns) {
       due = dci->OwesCompletion();
       if (!due) SignalNext(*dci);
     }
-    if (!due) continue;  // nobody looks while nothing is due: the clock starts when something is
+    if (!due) continue;  // the clock starts when a completion is due
     if (dci->head != dci->watched_head) {
       dci->watched_head = dci->head;
       dci->watched_ns = now_ns;
     } else if (now_ns - dci->watched_ns >= WatchLimitNs()) {
-      // The thread that polls may not have run for so long: then the completions are in the queue.
+      // If the polling thread has not run for so long, the completions are in the queue.
       while (TakeCompletions() == kMaxPollBatch) {
       }
       const bool watched = dci->state == DciState::kReady || dci->state == DciState::kDraining;
@@ -171,12 +171,12 @@ bool DciPool::Watch(int64_t now_ns) {
       ++counters_.stuck_dcis;
       const bool draining = dci->state == DciState::kDraining;
       Next(dci->state, DciEvent::kStuck, &dci->state);
-      if (dci->rung != dci->tail) Ring(*dci);  // nothing is to be rung while it is reset
+      if (dci->rung != dci->tail) Ring(*dci);  // no doorbell may be rung during the reset
       if (!draining) BlameSuspects(*dci, now_ns - dci->watched_ns);
       Recover(*dci);
     }
   }
-  // Not before: what is taken above came at any time since the look before, which may be long ago.
+  // Set after the loop: the completions taken above arrived at any time since the last check, which may be long ago.
   last_watch_ns_ = now_ns;
   return completions_due();
 }
@@ -185,9 +185,9 @@ int64_t DciPool::WatchLimitNs() const {
   return std::max(kWatchAttempts * attempt_ns_, 2 * counters_.longest_attempt_ns);
 }
 
-// Nobody knows whether the DCI is dead, or waits for a peer for longer than it should. Completions come in posting order: such a
-// peer has the first request that was signalled, or one before it. Each of those has a failure, and goes on where it holds up
-// nobody else. An answer takes the failure back; on probation every request is signalled, so nobody stands before another.
+// Counts a failure for each target that may have stopped the DCI. The DCI may be dead, or it waits for a peer for longer than configured.
+// Completions arrive in posting order, so such a peer has the first signalled request or an earlier request. These targets continue on
+// probation, where every request is signalled, so only one target is blamed there. A later success clears the failure.
 void DciPool::BlameSuspects(Dci& dci, int64_t silent_ns) {
   for (uint32_t at = dci.head; at != dci.rung; ++at) {
     const Slot& slot = slots_[dci.fifo[at & Mask()]];
@@ -201,7 +201,7 @@ void DciPool::BlameSuspects(Dci& dci, int64_t silent_ns) {
   }
 }
 
-// How long the device has tried a request before it failed, as far as Watch() saw it: it was the oldest one all the time.
+// Notes how long the device has tried a failed request, for as long as Watch() saw it as the oldest request.
 void DciPool::Measure(const Dci& dci, uint32_t index) {
   if (dci.head != dci.oldest || dci.head == dci.rung) return;
   if (dci.fifo[dci.head & Mask()] != index) return;
@@ -209,7 +209,7 @@ void DciPool::Measure(const Dci& dci, uint32_t index) {
       std::max(counters_.longest_attempt_ns, last_watch_ns_ - dci.oldest_ns);
 }
 
-// Null: nothing there says when it ends, or the first that does is no bulk slot.
+// Returns the target of the first request that reports its end, if that is a bulk slot. Returns null otherwise.
 Target* DciPool::BulkInFront(const Dci& dci) const {
   for (uint32_t at = dci.head; at != dci.rung; ++at) {
     const Slot& slot = slots_[dci.fifo[at & Mask()]];
@@ -224,7 +224,7 @@ bool DciPool::IsInFront(const Target& target) const {
                      [&](const auto& dci) { return BulkInFront(*dci) == &target; });
 }
 
-// The target of the last request on the device whose owner can still send something; null if there is none.
+// Returns the target of the last request on the device whose target is not closed, or null if there is none.
 Target* DciPool::LastToAsk(const Dci& dci) const {
   for (uint32_t at = dci.rung; at != dci.head;) {
     Target* target = slots_[dci.fifo[--at & Mask()]].target;
@@ -233,16 +233,16 @@ Target* DciPool::LastToAsk(const Dci& dci) const {
   return nullptr;
 }
 
-// Requests whose completion nobody asked for, and none behind them: whether they ran is not known, nor whether
-// the DCI lives. The next request asks; when none has come in a period, somebody is to send one.
+// Handles requests without a requested completion: it is unknown whether they ran, and whether the DCI works. The next request asks for a
+// completion. If there is no request within a period, the user is asked to send one.
 void DciPool::SignalNext(Dci& dci) {
   dci.unsignalled = moderation_;
   Target* last = LastToAsk(dci);
   if (last == nullptr) return;
   if (dci.head == dci.unsignalled_head) {
-    // Behind an error of their stream, flushed without a word: nothing more is posted there that would tell of it.
+    // The requests were flushed silently after an error of their stream. No later request on it will report this.
     if (last->broken) return StartDrain(dci);
-    dci.needs_signal = some_need_signal_ = true;  // the target itself may go another way by now
+    dci.needs_signal = some_need_signal_ = true;  // the target itself may use another DCI by now
     user_.OnUnanswered(last);
   }
   dci.unsignalled_head = dci.head;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Error isolation: what becomes of a stream, its target and the requests on it after a completion with an error.
+// Error isolation: handles a stream, its target and its requests after a completion with an error.
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
@@ -19,22 +19,21 @@ std::string_view OperationName(const Slot& slot) {
   return slot.operation == Operation::kSend ? "send" : "write into a lane";
 }
 
-// Wrong in itself, or its memory is not there (any more): the peer lives, and sending it again is of no use.
+// Returns whether the request was invalid, or its memory is not accessible. The peer is alive, and a retry would fail too.
 bool IsRefusal(ibv_wc_status status) {
   return status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_LOC_PROT_ERR;
 }
 
 }  // namespace
 
-// The request may have run, may not have, or may run late: the target's owner sends again what its peer does not
-// acknowledge.
+// The request may have run, may not have run, or may run late. The owner of the target sends again what the peer does not acknowledge.
 void DciPool::Fail(Dci& dci, uint32_t index, const ibv_wc& wc) {
   Slot& slot = slots_[index];
   Target* target = slot.target;
   slot.refused = slot.bulk && IsRefusal(wc.status);
   const bool flushed = wc.status == IBV_WC_WR_FLUSH_ERR;
   ++(flushed ? counters_.flushed : counters_.failed);
-  // Flushed, and there was nothing wrong with it: so it is the DCI that has stopped.
+  // If a request was flushed and its stream had no error, the DCI has stopped.
   bool fatal = true;
   if (exclusive_) {
     Stream& stream = dci.streams[slot.stream];
@@ -51,7 +50,7 @@ void DciPool::Fail(Dci& dci, uint32_t index, const ibv_wc& wc) {
                                                     .dctn = target->dctn[slot.control],
                                                     .stream = slot.stream,
                                                     .length_bytes = slot.length_bytes});
-      // Too many control messages are unread there. The device of the peer answers; whether its program lives is keepalive's question.
+      // The peer has too many unread control messages. Its device answers. Keepalive finds out whether its program is alive.
       target->crowded = slot.control && wc.status == IBV_WC_RNR_RETRY_EXC_ERR;
       if (slot.refused || target->crowded) {
         broken_.back().why = why;
@@ -64,7 +63,7 @@ void DciPool::Fail(Dci& dci, uint32_t index, const ibv_wc& wc) {
   Finish(dci, index, false);
 }
 
-// Places [rung, end) of the fifo, which the device has refused.
+// Fails the requests in the places [rung, end) of the fifo, which the device has refused.
 void DciPool::FailUnposted(Dci& dci, uint32_t end) {
   for (uint32_t at = dci.rung; at != end; ++at) {
     const uint32_t index = dci.fifo[at & Mask()];
@@ -75,14 +74,14 @@ void DciPool::FailUnposted(Dci& dci, uint32_t end) {
   }
 }
 
-// Nothing more is posted until the stream is reset, or the DCI recovered, and the owner says so.
+// Stops posting to the target until its stream is reset or its DCI is recovered, and the owner calls Resume().
 void DciPool::Break(Target* target) {
   target->broken = true;
   broken_.push_back({target, absl::OkStatus()});
   ReleasePending(target);
 }
 
-// Behind Break().
+// Counts a failure of the target. Called after Break().
 void DciPool::Blame(Target* target, const absl::Status& why) {
   broken_.back().why = why;
   target->probation = true;
@@ -91,9 +90,9 @@ void DciPool::Blame(Target* target, const absl::Status& why) {
   user_.OnTargetFailed(target, why);
 }
 
-// Those that waited for this stream, or, with kNoStream, for this DCI.
+// Reports the reset to the targets that waited for this stream, or, with kNoStream, for this DCI.
 void DciPool::ResetTargets(Dci& dci, uint16_t stream) {
-  // What they post may break it, and them, again.
+  // The requests that the targets post may break the DCI and the targets again.
   while (dci.state == DciState::kReady || dci.state == DciState::kDead) {
     const auto it = std::find_if(broken_.begin(), broken_.end(), [&](const Broken& broken) {
       const Target* target = broken.target;
@@ -107,8 +106,8 @@ void DciPool::ResetTargets(Dci& dci, uint16_t stream) {
   }
 }
 
-// Only when flushed, and only while the DCI is in RTS; that it says so can be out of date, so a
-// reset that fails means that the whole DCI has to be recovered.
+// Resets a stream after all its requests were flushed, and only while the DCI is in RTS. The queried state can be out of date, so the whole
+// DCI is recovered if the reset fails.
 void DciPool::ResetStream(Dci& dci, uint16_t id) {
   Stream& stream = dci.streams[id];
   const bool known = Next(stream.state, StreamEvent::kFlushed, &stream.state);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which DCI and stream a request goes to, and whose turn it is (docs/decisions/0017).
+// Selects the DCI and stream of each request, and the order of waiting targets (docs/decisions/0017).
 #include <algorithm>
 #include <cassert>
 
@@ -8,12 +8,12 @@
 
 namespace sluice::queue {
 
-// It has no stream, or may not stay where it is.
+// Selects another DCI for a target that has no stream or may not stay on its DCI.
 Dci* DciPool::PlaceElsewhere(Target* target) {
   Dci* current = nullptr;
   if (target->stream != kNoStream) {
     current = dcis_[target->dci].get();
-    // Order: what is on its way and what follows go through one stream of one DCI.
+    // Order: requests in flight and later requests use the same stream of the same DCI.
     if (!MayLeave(*target)) return nullptr;
   }
   Dci* dci = Choose(*target, current);
@@ -23,8 +23,8 @@ Dci* DciPool::PlaceElsewhere(Target* target) {
   return dci;
 }
 
-// Without streams what is posted on DCIs that it has left does not count here: it may stand there without having been asked
-// for, until somebody uses that DCI again.
+// Without streams, requests on DCIs that the target has left do not count. They may stay there, without a requested completion, until
+// another request uses that DCI.
 bool DciPool::AtCapOf(const Target& target, const Dci& dci) const {
   const uint32_t cap = CapOf(target);
   if (target.posted < cap) return false;
@@ -35,8 +35,8 @@ bool DciPool::AtCapOf(const Target& target, const Dci& dci) const {
   return here >= cap;
 }
 
-// All its data that is posted is acknowledged; and nothing is under way that keeps its place in front of what follows, as the
-// answer does that ends a handshake.
+// Returns whether all posted data of the target is acknowledged, and no control request with `notify` is posted. Such a request must stay
+// ahead of later requests, for example the answer that ends a handshake.
 bool DciPool::MayLeave(const Target& target) {
   if (target.data.CountData(slots_, target.unacknowledged) < target.unacknowledged) return false;
   const Dci& dci = *dcis_[target.dci];
@@ -47,10 +47,10 @@ bool DciPool::MayLeave(const Target& target) {
   return true;
 }
 
-// The first that will do: few queues that are used much make long batches, and leave others for bad times. Without streams
-// the one with the least to do: what is posted there goes to one target after the other.
+// Returns the first suitable DCI: few busy queues make long batches and leave the other queues in reserve. Without streams, returns the
+// suitable DCI with the fewest posted requests, because a DCI serves its targets one after the other.
 Dci* DciPool::Choose(const Target& target, const Dci* except) {
-  // Without a DCI of its class left it takes what there is.
+  // If no DCI of its class is alive, the target uses any DCI.
   const bool any = living_[target.probation] == 0;
   Dci* first = nullptr;
   Dci* second = nullptr;
@@ -58,15 +58,15 @@ Dci* DciPool::Choose(const Target& target, const Dci* except) {
     if (!any && dci->probation != target.probation) continue;
     if (except != nullptr && (dci.get() == except || dci->late)) continue;
     if (!CanTake(*dci) || (exclusive_ && dci->free_streams.empty())) continue;
-    // One that others have left, or that the next errored stream would stop, is the second choice. If any error stops a DCI, that is
-    // one with requests of a closed target: they may be about to fail.
+    // Second choice: a DCI that other targets have left, or that the next errored stream would stop. If each error stops a DCI: instead a
+    // DCI with requests of a closed target, because these may fail soon.
     const bool risky = error_limit_ > 1 ? dci->errored + 1 >= error_limit_ : dci->HoldsDisowned();
     if (dci->needs_signal) return dci.get();
     Dci*& choice = dci->late || risky ? second : first;
     if (choice == nullptr || (!exclusive_ && Posted(*dci) < Posted(*choice))) choice = dci.get();
     if (exclusive_ && first != nullptr && !some_need_signal_) break;
   }
-  some_need_signal_ = false;  // Watch() says so again while it is so
+  some_need_signal_ = false;  // Watch() sets it again if necessary
   return first != nullptr ? first : second;
 }
 
@@ -83,7 +83,7 @@ void DciPool::Bind(Target* target, Dci& dci) {
   (void)bound;
 }
 
-// All data posted there is acknowledged, but its completions are late. It becomes free when they have come.
+// Leaves a stream whose data is acknowledged but whose completions are late. The stream becomes free when they have arrived.
 void DciPool::Leave(Target* target) {
   Dci& dci = *dcis_[target->dci];
   if (exclusive_) {
@@ -91,19 +91,20 @@ void DciPool::Leave(Target* target) {
     Next(stream.state, StreamEvent::kLeave, &stream.state);
   }
   target->stream = kNoStream;
-  dci.unsignalled = moderation_;  // its tail may be: the next request of that DCI answers for it
+  dci.unsignalled = moderation_;  // its last requests may be unsignalled: signal the next request
   dci.late = true;
   ++counters_.leaves;
 }
 
-// Deficit round robin. A stream is lent for one turn while others wait for one, and as long as it is used otherwise.
+// Deficit round robin. While other targets wait for a stream, a target has its stream for one turn. Otherwise it keeps its stream as long
+// as it uses it.
 void DciPool::Pump() {
   WaitingList::Line& bound = waiting_.bound();
   for (size_t left = bound.size(); left > 0; --left) {
     const WaitingList::Entry entry = bound.front();
     bound.pop_front();
     waiting_.Add(
-        {entry.target, entry.deficit_bytes});  // to those without, if it has lost its stream
+        {entry.target, entry.deficit_bytes});  // to the other list if it has lost its stream
   }
   for (const bool probation : {false, true}) {
     WaitingList::Line& line = waiting_.unbound(probation);
@@ -114,7 +115,7 @@ void DciPool::Pump() {
       Serve(entry);
     }
   }
-  // In turn, as long as anybody can go on.
+  // In turn, as long as a target can post.
   for (bool moves = true; moves;) {
     moves = false;
     for (size_t turns = bound.size(); turns > 0 && !bound.empty(); --turns) {
@@ -131,13 +132,13 @@ void DciPool::Refill(WaitingList::Entry& entry) const {
   entry.deficit_bytes = std::min(entry.deficit_bytes, quantum_bytes_) + quantum_bytes_;
 }
 
-// A turn: posts what the deficit allows; who has more waits again. Whether it posted anything.
+// Serves a turn: posts the requests that the deficit allows. A target with more requests waits again. Returns whether a request was posted.
 bool DciPool::Serve(WaitingList::Entry entry) {
   Target* target = entry.target;
   bool posted = false;
   while (target->has_pending()) {
     SlotList& list = target->control.empty() ? target->data : target->control;
-    // A piece of a large message may be larger than what anybody saves up for: it is a whole turn.
+    // A piece of a large message may be larger than the quantum: it costs a whole turn.
     const Slot& front = slots_[list.Front(slots_)];
     const uint32_t bytes = front.messages > 1 ? front.write.length_bytes : front.length_bytes;
     const uint32_t cost_bytes = std::min(bytes + kRequestBytes, quantum_bytes_);

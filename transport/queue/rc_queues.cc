@@ -17,7 +17,7 @@
 namespace sluice::queue {
 namespace {
 
-constexpr uint8_t kRetryForEver = 7;  // of receivers that are not ready (man ibv_modify_qp)
+constexpr uint8_t kRetryForEver = 7;  // if a receiver is not ready (man ibv_modify_qp)
 constexpr uint16_t kAttached = 0;     // Target::stream of a target that has a queue pair
 
 std::string_view OperationName(const Slot& slot) {
@@ -69,7 +69,7 @@ RcQueues::RcQueues(device::Device& device, ibv_cq* cq, SlotTable& slots, uint32_
       room_(send_depth_),
       fifo_size_(std::bit_ceil(send_depth_)),
       low_water_(slots.free_data() / 4) {
-  // Credits see to it that a peer which lives has buffers; one that has stopped is found by keepalive and Watch().
+  // Credits ensure that a live peer has buffers. Keepalive and Watch() find a peer that has stopped.
   path_.rnr_retry = kRetryForEver;
   path_.timeout = DeriveTimeout(options.dead_peer_ns, path_.retry_count);
   attempt_ns_ = (int64_t{4096} << path_.timeout) * (path_.retry_count + 1);
@@ -87,7 +87,7 @@ absl::StatusOr<verbs::SharedRc> RcQueues::Make(ibv_cq* receive_cq, ibv_srq* srq)
 
 absl::Status RcQueues::Connect(ibv_qp* qp, verbs::RcRoute route) const {
   route.ah.port_num = path_.port;
-  // Kernels before 6.4 name a slow one for fast RoCE ports (fact 188).
+  // Kernels before 6.4 report a rate that is too slow for fast RoCE ports (fact 188).
   if (route.ah.is_global != 0 && route.ah.dlid == 0) route.ah.static_rate = IBV_RATE_MAX;
   verbs::SetClass(path_, &route.ah);
   return verbs::ConnectRc(api_, qp, path_, route);
@@ -142,7 +142,7 @@ void RcQueues::Post(Target* target, uint32_t index) {
   if (target->closed || queue.ending) return ReleaseUnposted(index);
   if (!target->has_pending() && Posted(queue) < room_) return Append(queue, target, index);
   slots_[index].use = SlotUse::kPending;
-  // A request that is reported keeps its place behind the data: it is a goodbye.
+  // A control request with `notify` stays behind the data, because it is a goodbye.
   const bool ahead = slots_[index].control && !slots_[index].notify;
   (ahead ? target->control : target->data).PushBack(slots_, index);
   ++counters_.waits;
@@ -231,7 +231,7 @@ void RcQueues::OnCompletion(const ibv_wc& wc) {
   Queue& queue = *queues_[slots_[*index].dci];
   if (!std::exchange(queue.moved, true)) moved_.push_back(&queue);
   const bool ok = wc.status == IBV_WC_SUCCESS;
-  // Whatever was posted before it and said nothing has succeeded; of requests that were flushed nobody knows.
+  // All earlier requests that have no completion have succeeded. After a flush, their result is unknown.
   const bool flushed = wc.status == IBV_WC_WR_FLUSH_ERR;
   while (queue.head != queue.rung) {
     const uint32_t oldest = queue.fifo[queue.head++ & Mask()];
@@ -246,7 +246,7 @@ void RcQueues::OnCompletion(const ibv_wc& wc) {
                                                 .peer = slot.target->name,
                                                 .length_bytes = slot.length_bytes,
                                                 .rc = true});
-  // First: whoever hears of the request may post again.
+  // End() comes first, because the user may post again when Finish() reports the request.
   End(queue, why);
   Finish(*index, false);
 }
@@ -282,7 +282,7 @@ void RcQueues::Close(Target* target) {
   if (queue.targets[0] == target) Destroy(queue);
 }
 
-// The peer can't be reached through it any more: its targets are closed.
+// Ends a queue pair that no longer reaches its peer, and closes its targets.
 void RcQueues::End(Queue& queue, const absl::Status& why) {
   if (queue.ending) return;
   const std::array<Target*, 2> targets = queue.targets;
@@ -295,9 +295,9 @@ void RcQueues::End(Queue& queue, const absl::Status& why) {
   }
 }
 
-// What is posted uses its slots' memory until the queue pair is gone. It goes to ERR first: from then on it takes no receive of the
-// shared queue, and those it has taken have completions. Destroying it at once would drop completions that nobody has read, and
-// with them the receives (libmlx5's mlx5_destroy_qp removes them from the CQ).
+// Posted requests use the memory of their slots until the queue pair is destroyed. The queue pair goes to ERR first: from then on it takes
+// no receives of the shared queue, and the receives that it has taken have completions. Immediate destruction would drop unread
+// completions, and with them the receives (libmlx5's mlx5_destroy_qp removes them from the CQ).
 void RcQueues::Destroy(Queue& queue) {
   if (std::exchange(queue.ending, true)) return;
   queue.targets = {};
@@ -305,7 +305,7 @@ void RcQueues::Destroy(Queue& queue) {
       [this, qp = queue.qp.get()] {
         ibv_qp_attr attr = {};
         attr.qp_state = IBV_QPS_ERR;
-        api_.modify_qp(qp, &attr, IBV_QP_STATE);  // one that fails is destroyed all the same
+        api_.modify_qp(qp, &attr, IBV_QP_STATE);  // destroyed even if this fails
       },
       [this, of = &queue] { OnStopped(*of); });
 }
@@ -321,7 +321,7 @@ void RcQueues::DestroyStopped() {
 }
 
 void RcQueues::OnDestroyed(Queue& queue) {
-  // What has ended before says so; and the CQ has room again for those who use the slots next.
+  // Takes the completions of requests that have ended before. This also makes room in the CQ for the next use of the slots.
   while (posted_ != 0 && Look() != 0) {
   }
   while (queue.head != queue.tail) Finish(queue.fifo[queue.head++ & Mask()], false);
@@ -347,7 +347,7 @@ bool RcQueues::IsInFront(const Target& target) const {
   return queue.head != queue.rung && slots_[queue.fifo[queue.head & Mask()]].target == &target;
 }
 
-// A queue pair that owes a completion for longer than any request takes, and says nothing.
+// Ends a queue pair that owes a completion for longer than any request takes.
 bool RcQueues::Watch(int64_t now_ns) {
   for (size_t i = 0; i < queues_.size(); ++i) {
     Queue& queue = *queues_[i];
@@ -357,7 +357,7 @@ bool RcQueues::Watch(int64_t now_ns) {
       queue.watched_head = queue.head;
       queue.watched_ns = now_ns;
     } else if (now_ns - queue.watched_ns >= kWatchAttempts * attempt_ns_) {
-      // The thread that polls may not have run for so long: then the completions are in the queue.
+      // If the polling thread has not run for so long, the completions are in the queue.
       while (Look() == kMaxPollBatch) {
       }
       if (queue.ending || queue.head != queue.watched_head) continue;

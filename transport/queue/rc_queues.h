@@ -2,8 +2,8 @@
 //
 // RcQueues: sends through an RC queue pair for each peer. For devices without DC (docs/decisions/0068).
 //
-// Purpose       Make() and Connect() make the queue pair of a peer, Attach() gives it to the peer's target. A request that fails
-//               ends the queue pair and its peer: there is no resend on the same queue pair, and OnTargetReset() is never called.
+// Purpose       Make() creates the queue pair of a peer, Connect() connects it, Attach() gives it to the peer's target. A failed
+//               request ends the queue pair and its peer: there is no resend on the same queue pair, and OnTargetReset() is never called.
 //               The queue pair is destroyed, and the requests posted to it end then.
 // Completions   The last request of each doorbell is signalled, so no request has to ask for a completion later. The queue pairs share
 //               one CQ, which holds as many completions as there are slots.
@@ -31,9 +31,9 @@
 namespace sluice::queue {
 
 struct RcOptions {
-  uint32_t send_depth =
-      128;  // requests posted to one queue pair; the device's limit applies as well
-  int64_t dead_peer_ns = 1'000'000'000;  // a request that nobody acknowledges fails after this time
+  // Maximum number of requests posted to one queue pair. The limit of the device applies too.
+  uint32_t send_depth = 128;
+  int64_t dead_peer_ns = 1'000'000'000;  // an unacknowledged request fails after this time
 };
 
 class RcQueues final : public SendQueues {
@@ -41,7 +41,7 @@ class RcQueues final : public SendQueues {
   static constexpr uint32_t kMaxBatch = 16;      // requests per doorbell
   static constexpr uint32_t kMaxPollBatch = 32;  // completions per look
   static constexpr uint32_t kMostQueues = 0xffff;
-  // Times `dead_peer_ns` after which a queue pair that completes nothing is given up.
+  // Number of attempts (attempt_ns_) after which a queue pair that completes nothing is ended.
   static constexpr int64_t kWatchAttempts = 3;
 
   // The state of one queue pair, for people and tools.
@@ -55,24 +55,24 @@ class RcQueues final : public SendQueues {
            const RcOptions& options, poller::Commands& commands, QueueUser& user);
   ~RcQueues() override;
 
-  // A queue pair in INIT, which receives from `srq` and gives its peer no right to memory. Inside Commands.
+  // Creates a queue pair in INIT, which receives from `srq` and gives its peer no right to memory. Inside Commands.
   absl::StatusOr<verbs::SharedRc> Make(ibv_cq* receive_cq, ibv_srq* srq) const;
-  // To RTS. Inside Commands.
+  // Moves the queue pair to RTS. Inside Commands.
   absl::Status Connect(ibv_qp* qp, verbs::RcRoute route) const;
   // Gives the peer of a connected queue pair these rights. Inside Commands.
   absl::Status Allow(ibv_qp* qp, int access) const { return verbs::AllowRc(api_, qp, access); }
-  // The target sends through this queue pair from now on, which ends with it. RESOURCE_EXHAUSTED: there are kMostQueues.
+  // Lets the target send through this queue pair, which ends with the target. RESOURCE_EXHAUSTED: there are kMostQueues queue pairs.
   absl::Status Attach(Target* target, verbs::SharedRc qp);
-  // Another target of the same peer, which ends before that one.
+  // Lets `other`, a second target of the same peer, send through the queue pair of `target`. `other` ends before `target`.
   void Share(Target* other, const Target& target);
   static bool IsAttached(const Target& target) { return target.stream != kNoStream; }
-  // The target that was attached to the queue pair of this number; null if there is none, or it ends.
+  // Returns the target that was attached to the queue pair with this number, or null if there is no such queue pair or it ends.
   Target* Find(uint32_t number) const;
-  // Of a target that is attached.
+  // Return the number of the queue pair, and the queue pair, of an attached target.
   uint32_t number(const Target& target) const { return queues_[target.dci]->number; }
   ibv_qp* qp(const Target& target) const { return queues_[target.dci]->qp.get(); }
 
-  // Some queue pairs are in ERR. The owner takes all completions of its receive queue, then calls DestroyStopped().
+  // Returns whether some queue pairs are in ERR. The owner then takes all completions of its receive queue, and calls DestroyStopped().
   bool stopping() const { return !stopped_.empty(); }
   void DestroyStopped();
 
@@ -81,7 +81,7 @@ class RcQueues final : public SendQueues {
   void Acknowledged(Target*) override {}
   void Flush() override;
   int Poll(bool thorough = false) override;
-  // The queue pair of a target that was attached is destroyed: what is posted may have arrived or not.
+  // Destroys the queue pair of an attached target. Posted requests may have arrived or not.
   void Close(Target* target) override;
   bool Watch(int64_t now_ns) override;
   bool completions_due() const override { return posted_ != 0; }
@@ -110,9 +110,10 @@ class RcQueues final : public SendQueues {
     uint32_t head = 0;
     uint32_t rung = 0;
     uint32_t tail = 0;
-    uint32_t watched_head = 0;  // where the watchdog saw it owe a completion, and since when
+    // Value of `head` when the watchdog first found this completion due, and the time of that check.
+    uint32_t watched_head = 0;
     int64_t watched_ns = -1;
-    std::array<Target*, 2> targets = {};  // the one that was attached, and one that shares
+    std::array<Target*, 2> targets = {};  // the attached target, and the target that shares
   };
 
   static uint32_t Posted(const Queue& queue) { return queue.tail - queue.head; }
@@ -145,8 +146,8 @@ class RcQueues final : public SendQueues {
   std::vector<uint16_t> free_;
   absl::flat_hash_map<uint32_t, uint16_t>
       by_number_;                // indices of queue pairs that are not destroyed
-  std::vector<Queue*> unrung_;   // something was appended since their last doorbell
-  std::vector<Queue*> moved_;    // a completion has come, and somebody may wait
+  std::vector<Queue*> unrung_;   // requests were appended since their last doorbell
+  std::vector<Queue*> moved_;    // a completion arrived, and requests may wait
   std::vector<Queue*> stopped_;  // in ERR: to be destroyed when the receive queue has been emptied
   uint32_t posted_ = 0;
 };

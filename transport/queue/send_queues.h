@@ -20,25 +20,25 @@ namespace sluice::queue {
 class QueueUser {
  public:
   virtual ~QueueUser() = default;
-  // A control or bulk slot posted with `notify` is done; its request succeeded, or will never be sent, or, of a bulk slot,
-  // nobody knows. Then it is freed.
+  // Reports the end of a control or bulk slot that was posted with `notify`. `ok`: the request succeeded. Otherwise it failed or was not
+  // sent, or its result is unknown. The slot is freed afterwards.
   virtual void OnSent(Target* target, uint32_t slot, bool ok) = 0;
-  // The target can be used again after an error, its own or that of its DCI: Resume() it, now or later, and
-  // post again what must arrive. Nothing of it is pending or posted: its control slots are free, its data
-  // slots held. `why` is OK when nothing was wrong with its own requests.
+  // Reports that the target can be used again after an error of its own or of its DCI. Call Resume(), now or later, and post again the
+  // messages that must arrive. No request of the target is pending or posted: its control slots are free, its data slots are held. `why` is
+  // OK if its own requests had no error.
   virtual void OnTargetReset(Target* target, const absl::Status& why) = 0;
-  // The target was closed: kMaxFailures requests to it failed in a row, or its queue pair has ended. Its control slots that
-  // waited are free, its data slots that waited are held.
+  // Reports that the target was closed: kMaxFailures requests to it failed in a row, or its queue pair has ended. Its waiting control slots
+  // are free, its waiting data slots are held.
   virtual void OnTargetFailed(Target* target, const absl::Status& why) = 0;
-  // It was sent something a while ago, and no completion was asked for: send it anything more. In Watch().
+  // Requests any further message to the target: earlier requests to it are posted without a requested completion. Called in Watch().
   virtual void OnUnanswered(Target* target) = 0;
-  // A control message of an open target failed on a stream or DCI that the target had left since. It is not posted again, and
-  // the target is not reset: whoever has said something that nobody acknowledges says it again. Its slot is free. May be called
-  // several times for one error. Without control messages there is nothing to do.
+  // Reports that a control message of an open target failed on a stream or DCI that the target has left since. The message is not posted
+  // again, its slot is freed, and the target is not reset: the user sends unacknowledged control messages again. May be called several
+  // times for one error. A user without control messages need not react.
   virtual void OnControlLost(Target* /*target*/) {}
-  // A closed target has nothing posted any more, and may go.
+  // Reports that a closed target has no posted request left, and may be destroyed.
   virtual void OnTargetQuiet(Target* target) = 0;
-  // No DCI is left: nothing can be sent any more.
+  // Reports that no send queue is left: no message can be sent.
   virtual void OnQueueDead(const absl::Status& why) = 0;
 };
 
@@ -46,15 +46,15 @@ struct PoolCounters {
   uint64_t posted = 0;
   uint64_t doorbells = 0;
   uint64_t failed = 0;   // completions with an error of their own
-  uint64_t flushed = 0;  // completions flushed by another's error
-  uint64_t late = 0;     // completions of a slot that was used again: dropped
+  uint64_t flushed = 0;  // completions flushed by the error of another request
+  uint64_t late = 0;     // dropped completions of slots that were used again
   uint64_t stream_resets = 0;
   uint64_t dci_recoveries = 0;
   uint64_t stuck_dcis = 0;  // found by Watch()
   uint64_t leaves = 0;      // a target left a stream whose completions were late
   uint64_t waits = 0;       // a target found no stream or no room
-  int64_t longest_attempt_ns =
-      0;  // of requests that nobody answered; a lower bound: they took as long at least
+  // Longest time that the device tried an unanswered request. A lower bound.
+  int64_t longest_attempt_ns = 0;
 };
 
 class SendQueues {
@@ -63,12 +63,12 @@ class SendQueues {
   SendQueues(const SendQueues&) = delete;
   SendQueues& operator=(const SendQueues&) = delete;
 
-  // A new target.
+  // Initialises a new target.
   virtual void Open(Target* target) = 0;
-  // Puts a slot (reserved or held, length set) in line. While the target is broken or closed a data slot is
-  // held at once, and a control slot freed.
+  // Posts a slot (reserved or held, length set), or lets it wait. If the target is broken or closed, a data slot is held at once, and a
+  // control slot is freed.
   virtual void Post(Target* target, uint32_t slot) = 0;
-  // The owner of a data slot needs it no more; whatever of it is posted or waits to be is still sent. No effect on a cell.
+  // Releases a data slot that its owner no longer needs. A posted or pending slot is still sent. No effect on a cell.
   void Release(uint32_t index) {
     Slot& slot = slots_[index];
     if (slot.cell) return;
@@ -78,36 +78,36 @@ class SendQueues {
       slots_.Give(index);
     }
   }
-  // The peer has acknowledged something: it lives. The owner has set `unacknowledged`.
+  // Notes that the peer has acknowledged messages, so it is alive. The owner has set `unacknowledged`.
   virtual void Acknowledged(Target* target) = 0;
-  // After OnTargetReset(): it takes messages again.
+  // Lets the target accept messages again after OnTargetReset().
   void Resume(Target* target) { target->broken = false; }
-  // Rings the doorbells of whatever has been posted.
+  // Rings the doorbells of all posted requests.
   virtual void Flush() = 0;
-  // Completions, then whoever waits. How many completions. While none is expected the queue may be looked at now and then only;
-  // `thorough`: in any case, as a last look before a sleep must.
+  // Takes completions, then serves waiting targets. Returns the number of completions. If no completion is expected, only some calls poll
+  // the queue. `thorough`: this call polls if any request is posted, as the last call before a sleep must.
   virtual int Poll(bool thorough = false) = 0;
-  // Sends nothing more to the target; what waits is freed, or held. Slots of what is posted are freed, or held, when it is
-  // complete. If `posted` is not 0 after this call, OnTargetQuiet() follows; otherwise the target may go at once.
+  // Closes the target: sends no further message to it. Waiting slots are freed or held at once, posted slots when they are complete. If
+  // `posted` is not 0 after this call, OnTargetQuiet() follows. Otherwise the target may be destroyed at once.
   virtual void Close(Target* target) = 0;
-  // To be called about every WatchPeriodNs() while completions_due(): finds queues that owe a completion and do nothing. Whether there is
-  // still something to watch.
+  // Finds queues that owe a completion and complete nothing. Call it about every WatchPeriodNs() while completions_due(). Returns
+  // completions_due().
   virtual bool Watch(int64_t now_ns) = 0;
-  // A completion is due, or has to be asked for: Watch() has something to watch.
+  // Returns whether a completion is due or has to be requested, so that Watch() is necessary.
   virtual bool completions_due() const = 0;
   int64_t WatchPeriodNs() const { return attempt_ns_; }
-  // The device retries for much longer than it was asked to: dead peers are found later than they should be.
+  // Returns whether the device retries for much longer than configured. Dead peers are then detected late.
   bool slow_retries() const { return 2 * counters_.longest_attempt_ns >= 3 * attempt_ns_; }
-  // Send queues or slots run short: whoever sends should ask its peer for acknowledgements.
+  // Returns whether send queues or slots are scarce. The sender should then request acknowledgements from its peer.
   virtual bool scarce(const Target& target) const = 0;
-  // The first of a queue's requests that say when they end is one of this target's bulk slots: others wait for it, it for nobody.
+  // Returns whether the first request of a queue that reports its end is a bulk slot of this target. Later requests then wait for it.
   virtual bool IsInFront(const Target& target) const = 0;
-  // The device has failed, and completions may never come: the queues are destroyed, and what is posted ends then.
-  // OnQueueDead() follows. What waits ends with Close() of its target.
+  // Destroys the queues after a failure of the device, because completions may never arrive. Posted requests end with the queues.
+  // OnQueueDead() follows. Waiting requests end with Close() of their target.
   virtual void Abandon(const absl::Status& why) = 0;
-  // Queues that are made or recovered from now on stand at this entry of the GID table. Inside Commands.
+  // Sets the entry of the GID table for queues that are created or recovered later. Inside Commands.
   virtual void UseAddress(uint8_t sgid_index) = 0;
-  // Requests are posted: a completion may come.
+  // Returns whether a completion may arrive.
   virtual bool busy() const = 0;
 
   const PoolCounters& counters() const { return counters_; }
@@ -116,7 +116,7 @@ class SendQueues {
   explicit SendQueues(SlotTable& slots) : slots_(slots) {}
 
   SlotTable& slots_;
-  int64_t attempt_ns_ = 0;  // until a request that nobody answers should have failed
+  int64_t attempt_ns_ = 0;  // time after which an unanswered request should have failed
   PoolCounters counters_;
 };
 

@@ -28,14 +28,14 @@ enum class SlotUse : uint8_t {
   kReserved,  // its buffer is being written
   kPending,   // waits for a stream or for room in a send queue
   kPosted,
-  kHeld,  // complete, or taken back, and not released by its owner: it may have to be sent again
+  kHeld,  // complete or not posted, and not released by its owner, which may send it again
 };
 
-// What a request does with its message: into a receive buffer, or into memory that the peer has granted, there with or
-// without a word to the peer. Or it fetches what stands in such memory.
+// Operation of a request. `kSend` uses a receive buffer of the peer. `kWrite` writes into memory that the peer has granted.
+// `kWriteAnnounced` does the same with a completion at the peer. `kRead` reads from such memory.
 enum class Operation : uint8_t { kSend, kWrite, kWriteAnnounced, kRead };
 
-// What is written, and where to, when it is not sent; or read, and where from.
+// Local part and remote address of a write or a read.
 struct RemoteWrite {
   uint64_t address = 0;
   uint32_t rkey = 0;
@@ -45,26 +45,26 @@ struct RemoteWrite {
 };
 
 struct Slot {
-  std::byte* data = nullptr;  // constant; of a bulk slot or a cell, its user's
+  std::byte* data = nullptr;  // constant; for a bulk slot or a cell, set by its user
   Target* target = nullptr;
   uint32_t generation = 1;
   uint32_t length_bytes = 0;
-  uint32_t next = kNoSlot;  // in a list of pending slots, or of free ones
+  uint32_t next = kNoSlot;  // in a list of pending or free slots
   uint16_t dci = 0;         // while posted
   uint16_t stream = 0;
-  uint16_t messages = 1;  // that its request carries; more than 1: of a cell
+  uint16_t messages = 1;  // messages in its request; more than 1 only for a cell
   SlotUse use = SlotUse::kFree;
-  bool control = false;  // constant: goes to the peer's control DCT
-  bool bulk = false;     // constant: a piece of memory that is not the table's
-  bool cell = false;     // constant: of a send ring
-  bool refused = false;  // a bulk slot's request was wrong in itself: it would be refused again
-  bool notify = false;   // its completion is signalled and reported
-  bool signal = false;   // its completion is signalled: nothing may follow that would answer for it
+  bool control = false;    // constant: goes to the peer's control DCT
+  bool bulk = false;       // constant: a piece of memory outside the table
+  bool cell = false;       // constant: of a send ring
+  bool refused = false;    // the request of a bulk slot was invalid: a retry would fail too
+  bool notify = false;     // its completion is signalled and reported
+  bool signal = false;     // its completion is signalled: maybe no later completion covers it
   bool signalled = false;  // while posted: its completion is signalled
-  // Its owner needs it no more: free as soon as it is complete. Control and bulk slots always.
+  // The owner no longer needs the slot: it is free as soon as it is complete. Always set for control slots, bulk slots and cells.
   bool released = false;
   Operation operation = Operation::kSend;
-  RemoteWrite write;  // unless it is sent
+  RemoteWrite write;  // not for kSend
   uint32_t lkey = 0;  // of a bulk slot's memory
 };
 
@@ -93,7 +93,7 @@ class SlotTable {
     ++free_count_[its];
   }
 
-  // Its request is complete, or was taken back: free if it is released.
+  // Ends the request of a slot. Frees the slot if it is released, and holds it otherwise.
   void Complete(uint32_t index) {
     Slot& slot = slots_[index];
     if (slot.released) return Give(index);
@@ -105,7 +105,7 @@ class SlotTable {
   Slot& operator[](uint32_t index) { return slots_[index]; }
   const Slot& operator[](uint32_t index) const { return slots_[index]; }
   uint64_t WrId(uint32_t index) const { return (uint64_t{slots_[index].generation} << 32) | index; }
-  // The slot of a completion; nothing if it is none of ours or of an earlier generation.
+  // Returns the slot of a completion. Returns nullopt if there is no such slot, its generation is another, or it is not posted.
   std::optional<uint32_t> Posted(uint64_t wr_id) const {
     const uint32_t index = static_cast<uint32_t>(wr_id);
     if (index >= slots_.size()) return std::nullopt;
@@ -115,19 +115,19 @@ class SlotTable {
     return index;
   }
 
-  // The longest message that a slot takes.
+  // Returns the maximum size of a message in a slot.
   uint32_t max_bytes() const { return max_bytes_; }
   uint32_t free_data() const { return free_count_[kData]; }
   uint32_t free_control() const { return free_count_[kControl]; }
   uint32_t free_bulk() const { return free_count_[kBulk]; }
-  // Of the first cell; cells stand between control and bulk slots.
+  // Returns the index of the first cell. Cells are between control and bulk slots.
   uint32_t first_cell() const { return first_cell_; }
   bool is_cell(uint32_t index) const { return index >= first_cell_ && index < first_bulk_; }
-  // A request of the cell, or with its message, waits or is with the device.
+  // Returns whether a request with the message of the cell is pending or posted.
   bool IsUnderWay(uint32_t index) const {
     return slots_[index].use == SlotUse::kPosted || slots_[index].use == SlotUse::kPending;
   }
-  // Of the first bulk slot; those behind it are bulk slots as well.
+  // Returns the index of the first bulk slot. All later slots are bulk slots as well.
   uint32_t first_bulk() const { return first_bulk_; }
   uint32_t size() const { return static_cast<uint32_t>(slots_.size()); }
 
@@ -149,7 +149,7 @@ class SlotTable {
     return index;
   }
 
-  // Completions of what was posted before are nobody's.
+  // Makes completions of earlier requests invalid.
   static void NextGeneration(Slot& slot) {
     if (++slot.generation == 0) slot.generation = 1;
   }
@@ -163,8 +163,7 @@ class SlotTable {
   uint32_t free_count_[kClasses] = {0, 0, 0};
 };
 
-// A FIFO of slots, linked through Slot::next in a ring: behind the last comes the first. Four bytes,
-// since each peer has two.
+// A FIFO of slots, linked through Slot::next in a ring: the last slot links to the first. Four bytes, because each peer has two lists.
 class SlotList {
  public:
   bool empty() const { return last_ == kNoSlot; }
@@ -178,7 +177,7 @@ class SlotList {
     }
     last_ = index;
   }
-  // How many data messages are in it; counts until there are `limit`.
+  // Returns the number of data messages in the list. Stops counting at `limit`.
   uint32_t CountData(SlotTable& slots, uint32_t limit) const {
     uint32_t count = 0;
     if (empty()) return count;

@@ -26,7 +26,7 @@ constexpr base::Transition<S, SE> kStreamRows[] = {
     {S::kLeft, SE::kError, S::kErrored},
     {S::kErrored, SE::kFlushed, S::kResetting},
     {S::kResetting, SE::kReset, S::kFree},
-    // Whole-DCI recovery clears whatever there was.
+    // The recovery of the whole DCI clears all states.
     {S::kErrored, SE::kReset, S::kFree},
     {S::kBound, SE::kReset, S::kFree},
     {S::kLeft, SE::kReset, S::kFree},

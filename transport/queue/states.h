@@ -12,16 +12,16 @@ namespace sluice::queue {
 
 enum class DciState : uint8_t {
   kReady,
-  kDraining,   // going to ERR, or there: every posted request gets its completion
+  kDraining,   // in ERR or on the way to it: every posted request gets its completion
   kResetting,  // RESET, INIT, RTR, RTS
-  kDead,       // the device refuses to bring it back
+  kDead,       // it cannot be recovered; its queue pair is destroyed
 };
 
 enum class DciEvent : uint8_t {
   kFatal,    // the errored streams reached the limit, a stream reset failed, a healthy request was
              // flushed
-  kStuck,    // it owes completions and gives none
-  kDrained,  // nothing is in the send queue
+  kStuck,    // completions are due, but none arrive
+  kDrained,  // the send queue is empty
   kRecovered,  // RTS again
   kRefused,    // a command of the recovery failed
 };
@@ -29,9 +29,9 @@ enum class DciEvent : uint8_t {
 enum class StreamState : uint8_t {
   kFree,
   kBound,      // one target's requests are posted
-  kLeft,       // likewise, but that target goes another way now
+  kLeft,       // likewise, but that target uses another stream or DCI now
   kErrored,    // its first request failed; the others are being flushed
-  kResetting,  // all flushed; mlx5dv_dci_stream_id_reset is under way
+  kResetting,  // all flushed; mlx5dv_dci_stream_id_reset is in progress
 };
 
 enum class StreamEvent : uint8_t {
@@ -43,13 +43,13 @@ enum class StreamEvent : uint8_t {
   kReset,    // the reset worked, or the whole DCI was recovered
 };
 
-// False: the event means nothing in this state.
+// Set `*next`. Return false if the event has no meaning in this state.
 bool Next(DciState state, DciEvent event, DciState* next);
 bool Next(StreamState state, StreamEvent event, StreamState* next);
 
 std::string_view Name(DciState state);
 
-// Both tables, one line per transition.
+// Returns both tables, one line per transition.
 std::string PrintTables();
 
 }  // namespace sluice::queue

@@ -20,12 +20,12 @@ class WaitingList {
  public:
   struct Entry {
     Target* target;
-    uint32_t deficit_bytes;  // what it may send before the next in line
+    uint32_t deficit_bytes;  // bytes that it may send before the next target
   };
   using Line = std::deque<Entry>;
 
   bool empty() const { return bound_.empty() && unbound_[0].empty() && unbound_[1].empty(); }
-  // Somebody of its class waits for a stream: who has one gives it up when its deficit is spent.
+  // Returns whether a target of the same class waits for a stream. A target that has a stream then leaves it when its deficit is used.
   bool crowded(const Target& target) const { return !unbound_[target.probation].empty(); }
 
   void Add(const Entry& entry) {

@@ -27,7 +27,7 @@ enum class Feature {
 };
 inline constexpr int kFeatureCount = 9;
 
-// "dc", "streams", "stream reset", …
+// Returns "dc", "streams", "stream reset", …
 std::string_view Name(Feature feature);
 
 struct Capability {
@@ -45,7 +45,7 @@ class CapabilityReport {
   bool Has(Feature feature) const { return Get(feature).on; }
   const std::array<Capability, kFeatureCount>& all() const { return all_; }
 
-  // One line per feature: "streams          on   64 concurrent, 16 errored".
+  // Returns one line per feature: "streams          on   64 concurrent, 16 errored".
   std::string ToString() const;
 
  private:

@@ -10,8 +10,7 @@
 namespace sluice::verbs {
 namespace {
 
-// Some providers return null without an errno; every creation clears it first and reports EINVAL
-// then.
+// Some providers return null without an errno. So each creation clears errno first, and reports EINVAL if it is still 0.
 int Errno() { return errno != 0 ? errno : EINVAL; }
 
 absl::Status Failed(int error_number, std::string_view call) {
@@ -246,8 +245,8 @@ std::string_view Name(DataOrder order) {
 }
 
 DataOrder QueryDataOrder(const VerbsApi& api, ibv_qp* qp, ibv_wr_opcode opcode) {
-  // IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS and _WHOLE_MSG, _ALIGNED_128_BYTES (rdma-core 46): the same
-  // call, and an older library answers 0 to any flag, so it is asked again without.
+  // IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS and _WHOLE_MSG, _ALIGNED_128_BYTES (rdma-core 46). An older library returns 0 for any flag, so
+  // the call is repeated without flags.
   constexpr uint32_t kReturnCaps = 1u << 0;
   constexpr int kWholeMessage = 1 << 0;
   constexpr int kAligned128 = 1 << 1;

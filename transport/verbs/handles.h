@@ -46,7 +46,7 @@ class Handle {
   void reset() {
     if (object_ != nullptr) (api_->*Free)(std::exchange(object_, nullptr));
   }
-  // Gives the object away unfreed.
+  // Returns the object without freeing it. The caller owns it.
   T* release() { return std::exchange(object_, nullptr); }
 
  private:
@@ -64,7 +64,7 @@ using Ah = Handle<ibv_ah, &VerbsApi::destroy_ah>;
 using EventChannel = Handle<rdma_event_channel, &VerbsApi::cm_destroy_event_channel>;
 using CmId = Handle<rdma_cm_id, &VerbsApi::cm_destroy_id>;
 
-// A QP with the interfaces that its data path is driven through; `ex` and `dv` are null for a DCT.
+// A QP with the interfaces of its data path. `ex` and `dv` are null for a DCT.
 struct Qp {
   Handle<ibv_qp, &VerbsApi::destroy_qp> qp;
   ibv_qp_ex* ex = nullptr;
@@ -86,22 +86,21 @@ absl::StatusOr<Cq> CreateCq(const VerbsApi& api, ibv_context* context, uint32_t 
                             ibv_comp_channel* channel);
 absl::StatusOr<Srq> CreateSrq(const VerbsApi& api, ibv_pd* pd, uint32_t depth);
 
-// An RC queue pair that is there for its number alone, and stays in RESET: any provider has those (man ibv_create_qp).
+// An RC queue pair that is used only for its number, and stays in RESET. Each provider supports it (man ibv_create_qp).
 using IdleQp = Handle<ibv_qp, &VerbsApi::destroy_qp>;
 absl::StatusOr<IdleQp> CreateIdleQp(const VerbsApi& api, ibv_pd* pd, ibv_cq* cq);
 
 struct DciOptions {
   uint32_t send_depth = 256;
   uint32_t max_inline_bytes = 0;
-  bool streams = false;  // with the two logarithms below
+  bool streams = false;  // uses the two logarithms below
   uint8_t log_concurrent = 0;
   uint8_t log_errored = 0;
 };
-// man mlx5dv_create_qp, ibv_wr_post. SEND, SEND_IMM, WRITE, WRITE_IMM and READ builders; state
-// RESET.
+// Creates a DCI in state RESET, with builders for SEND, SEND_IMM, WRITE, WRITE_IMM and READ (man mlx5dv_create_qp, ibv_wr_post).
 absl::StatusOr<Qp> CreateDci(const VerbsApi& api, ibv_context* context, ibv_pd* pd, ibv_cq* cq,
                              const DciOptions& options);
-// State RESET; its number is valid from RTR on only.
+// Creates a DCT in state RESET. Its number is valid only from RTR on.
 absl::StatusOr<Qp> CreateDct(const VerbsApi& api, ibv_context* context, ibv_pd* pd, ibv_cq* cq,
                              ibv_srq* srq, uint64_t access_key);
 
@@ -109,42 +108,43 @@ struct PathOptions {
   uint8_t port = 1;
   uint8_t sgid_index = 0;
   uint16_t pkey_index = 0;
-  // Nothing: 0 in queue pairs, and what RDMA_CM found in address handles.
+  // nullopt: 0 in queue pairs, and the value of RDMA_CM in address handles.
   std::optional<uint8_t> traffic_class;  // of the GRH or the IP header
   std::optional<uint8_t> service_level;  // on RoCE the priority
   ibv_mtu mtu = IBV_MTU_1024;
-  uint8_t min_rnr_timer = 12;  // the DCT's: 12 is 0.64 ms (man ibv_modify_qp)
-  // The DCI's: ack timeout 4.096 µs * 2^timeout, sent retry_count + 1 times; 7 for rnr_retry is
-  // "for ever".
+  uint8_t min_rnr_timer = 12;  // of a DCT or RC queue pair: 12 is 0.64 ms (man ibv_modify_qp)
+  // Of a DCI or RC queue pair. The ack timeout is 4.096 µs * 2^timeout. A request is sent at most retry_count + 1 times. rnr_retry 7 means
+  // without limit.
   uint8_t timeout = 14;
   uint8_t retry_count = 7;
   uint8_t rnr_retry = 6;
   uint8_t max_rd_atomic = 1;
   uint8_t flow_labels = 1;  // for each destination, in address handles on RoCE
 };
-// The address vector from this port: of a queue pair, or with a destination that the caller adds, of an address handle.
+// Returns the address vector of this port for a queue pair. For an address handle, the caller adds the destination.
 ibv_ah_attr AddressVector(const PathOptions& path);
 // Sets the traffic class and the service level that `path` has.
 void SetClass(const PathOptions& path, ibv_ah_attr* vector);
-// RESET→INIT→RTR→RTS with the exact masks that the kernel accepts for a DCI. `ece`, if given, is set
-// in INIT, so that it rides on the move to RTR (man ibv_set_ece).
+// Moves a DCI from RESET through INIT and RTR to RTS, with the exact masks that the kernel accepts. If `ece` is not null, it is set in
+// INIT, so that the move to RTR applies it (man ibv_set_ece).
 absl::Status ActivateDci(const VerbsApi& api, ibv_qp* dci, const PathOptions& path,
                          const ibv_ece* ece = nullptr);
 absl::Status ResetDci(const VerbsApi& api, ibv_qp* dci);
-// RESET→INIT→RTR; the number is valid afterwards. `access` are the remote rights of the whole DCT.
+// Moves a DCT from RESET through INIT to RTR. Its number is valid afterwards. `access`: remote rights of the whole DCT.
 absl::Status ActivateDct(const VerbsApi& api, ibv_qp* dct, const PathOptions& path, int access);
-// Asks the hardware (man ibv_query_qp).
+// Returns the state that the device reports (man ibv_query_qp).
 absl::StatusOr<ibv_qp_state> QueryState(const VerbsApi& api, ibv_qp* qp);
 
-// What the device promises about the bytes of one request as they land through `qp`, as far as a CPU sees them, in memory that
-// is not registered with relaxed ordering. It says nothing about two requests.
+// Guarantee of the device about the order in which a CPU sees the bytes of one incoming request. It holds for memory that is not
+// registered with relaxed ordering, and not across two requests.
 enum class DataOrder : uint8_t {
   kNone,
-  kBlocks128,     // bytes of each aligned block of 128
-  kWholeMessage,  // all bytes
+  kBlocks128,     // bytes of each aligned block of 128 are in order
+  kWholeMessage,  // all bytes are in order
 };
 std::string_view Name(DataOrder order);
-// Asks the queue into which the data lands: a DCT in RTR for `opcode` of others, a DCI in RTS for its own READs.
+// Returns the data order of `qp`, the queue pair through which the data arrives. That is a DCT in RTR for `opcode` of peers, or a DCI in
+// RTS for its own READs.
 DataOrder QueryDataOrder(const VerbsApi& api, ibv_qp* qp, ibv_wr_opcode opcode);
 
 }  // namespace sluice::verbs

@@ -4,7 +4,7 @@
 namespace sluice::verbs {
 namespace {
 
-// Macros or inlines in the headers; these give them an address.
+// Functions for calls that are macros or inlines in the headers and so have no address.
 ibv_mr* RegMr(ibv_pd* pd, void* addr, size_t length, int access) {
   return ibv_reg_mr(pd, addr, length, static_cast<unsigned>(access));
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Converts a request of ibv_create_qp into a request of ibv_create_qp_ex.
+// ToExtended(): converts the attributes of ibv_create_qp to attributes of ibv_create_qp_ex.
+//
+// Threads       Any: a pure function.
 #ifndef SLUICE_TRANSPORT_VERBS_QP_INIT_H_
 #define SLUICE_TRANSPORT_VERBS_QP_INIT_H_
 
@@ -8,7 +10,7 @@
 
 namespace sluice::verbs {
 
-// The queue pair belongs to `pd`. All other fields come from `attr`.
+// Returns the attributes of ibv_create_qp, as ibv_create_qp_ex takes them.
 inline ibv_qp_init_attr_ex ToExtended(ibv_pd* pd, const ibv_qp_init_attr& attr) {
   ibv_qp_init_attr_ex extended{};
   extended.qp_context = attr.qp_context;

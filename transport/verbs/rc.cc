@@ -41,7 +41,7 @@ absl::StatusOr<Qp> CreateRc(const VerbsApi& api, ibv_context* context, ibv_pd* p
   attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
   attr.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ;
   mlx5dv_qp_init_attr dv = {};
-  // Inline data in a completion would leave the data behind that a signature is of.
+  // If the device placed data in a completion, the memory that a signature covers would not have this data.
   dv.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS;
   dv.create_flags = MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE;
   if (options.pipelining) dv.create_flags |= MLX5DV_QP_CREATE_SIG_PIPELINING;

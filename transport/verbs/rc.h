@@ -23,42 +23,42 @@ struct RcOptions {
   bool mkeys = false;       // MLX5DV_QP_EX_WITH_MKEY_CONFIGURE
   bool pipelining = false;  // MLX5DV_QP_CREATE_SIG_PIPELINING
 };
-// man mlx5dv_create_qp, ibv_wr_post. SEND, WRITE and READ builders; state RESET, the number is valid.
+// Creates a queue pair in state RESET, with builders for SEND, WRITE and READ (man mlx5dv_create_qp, ibv_wr_post). Its number is valid.
 absl::StatusOr<Qp> CreateRc(const VerbsApi& api, ibv_context* context, ibv_pd* pd, ibv_cq* send_cq,
                             ibv_cq* receive_cq, const RcOptions& options);
 
-// Where the other queue pair is.
+// Number and address of the peer's queue pair.
 struct RcPeer {
   uint32_t number = 0;
   ibv_gid gid = {};
   uint16_t lid = 0;  // InfiniBand only
 };
-// RESET→INIT→RTR→RTS. `access` are the peer's rights.
+// Moves the queue pair from RESET through INIT and RTR to RTS. `access`: rights of the peer.
 absl::Status ActivateRc(const VerbsApi& api, ibv_qp* qp, const PathOptions& path,
                         const RcPeer& peer, int access);
-// A queue pair that receives from a shared receive queue and is posted to with ibv_post_send: any provider has those. State RESET,
-// the number is valid.
+// A queue pair that receives from a shared receive queue and sends with ibv_post_send. Each provider supports it. It is created in state
+// RESET, and its number is valid.
 using SharedRc = Handle<ibv_qp, &VerbsApi::destroy_qp>;
 absl::StatusOr<SharedRc> CreateSharedRc(const VerbsApi& api, ibv_pd* pd, ibv_cq* send_cq,
                                         ibv_cq* receive_cq, ibv_srq* srq, uint32_t send_depth);
 
-// RESET→INIT. `access` are the peer's rights.
+// Moves the queue pair from RESET to INIT. `access`: rights of the peer.
 absl::Status InitRc(const VerbsApi& api, ibv_qp* qp, const PathOptions& path, int access);
-// The way to the other queue pair. Packet sequence numbers have 24 bits.
+// Path to the peer's queue pair. Packet sequence numbers have 24 bits.
 struct RcRoute {
   ibv_ah_attr ah = {};
   uint32_t number = 0;
-  uint32_t receive_psn = 0;  // the other side begins with it
+  uint32_t receive_psn = 0;  // first sequence number of the peer
   uint32_t send_psn = 0;
 };
-// INIT→RTR→RTS.
+// Moves the queue pair from INIT through RTR to RTS.
 absl::Status ConnectRc(const VerbsApi& api, ibv_qp* qp, const PathOptions& path,
                        const RcRoute& route);
-// Other rights of the peer, in RTS.
+// Changes the rights of the peer. The queue pair must be in RTS.
 absl::Status AllowRc(const VerbsApi& api, ibv_qp* qp, int access);
-// SQD→RTS (man mlx5dv_qp_cancel_posted_send_wrs). The kernel may still believe in RTS, so it is told.
+// Moves the queue pair from SQD to RTS (man mlx5dv_qp_cancel_posted_send_wrs). Names the present state, because the kernel may assume RTS.
 absl::Status ResumeRc(const VerbsApi& api, ibv_qp* qp);
-// Whatever is posted is flushed.
+// Moves the queue pair to ERR: the device flushes all posted requests.
 absl::Status StopRc(const VerbsApi& api, ibv_qp* qp);
 
 }  // namespace sluice::verbs

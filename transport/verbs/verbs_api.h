@@ -4,9 +4,8 @@
 // librdmacm, with the man pages of those libraries as its contract (results and errno included).
 //
 // Two tables exist: NativeVerbs() (the system libraries) and softdc::Verbs() (the software NIC).
-// The data path needs none: ibv_wr_*, mlx5dv_wr_*, ibv_poll_cq, ibv_req_notify_cq and
-// ibv_post_srq_recv are inlines that dispatch through the object itself, and are called as the
-// headers have them.
+// The data path needs no table: ibv_wr_*, mlx5dv_wr_*, ibv_poll_cq, ibv_req_notify_cq and ibv_post_srq_recv are inlines that dispatch
+// through the object itself, and are called directly.
 //
 // Threads       Tables are constant; the calls are as thread-safe as the man pages say.
 #ifndef SLUICE_TRANSPORT_VERBS_VERBS_API_H_
@@ -31,7 +30,7 @@ struct VerbsApi {
 #undef SLUICE_DV
 #undef SLUICE_CM
 
-  // Macros or inlines in the headers, hence spelled out. man ibv_reg_mr, ibv_query_port, ibv_query_gid_ex.
+  // Declared by hand, because they are macros or inlines in the headers (man ibv_reg_mr, ibv_query_port, ibv_query_gid_ex).
   ibv_mr* (*reg_mr)(ibv_pd* pd, void* addr, size_t length, int access);
   int (*query_port)(ibv_context* context, uint8_t port_num, ibv_port_attr* attr);
   int (*query_gid_ex)(ibv_context* context, uint32_t port_num, uint32_t index,
@@ -39,8 +38,7 @@ struct VerbsApi {
   int (*dv_mkey_check)(mlx5dv_mkey* mkey, mlx5dv_mkey_err* err_info);
 };
 
-// The system libraries. Links libibverbs, libmlx5 and librdmacm; works (and lists no device)
-// without hardware.
+// Returns the table of the system libraries. Links libibverbs, libmlx5 and librdmacm. Without hardware it works and lists no device.
 const VerbsApi& NativeVerbs();
 
 }  // namespace sluice::verbs
