@@ -21,6 +21,7 @@ namespace channel_engine_test {
 
 using testing_support::ChatClient;
 using testing_support::kHang;
+using testing_support::Lasting;
 using testing_support::Line;
 using testing_support::Text;
 

@@ -30,6 +30,7 @@ using testing_support::ChatWorld;
 using testing_support::FakeNetwork;
 using testing_support::FakeStack;
 using testing_support::KeptLog;
+using testing_support::Lasting;
 using testing_support::Line;
 
 // Throws what the text says.

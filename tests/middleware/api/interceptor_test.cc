@@ -20,6 +20,7 @@
 namespace sluice {
 namespace interceptor_test {
 
+using testing_support::Lasting;
 using tests::chat::ChatClient;
 using tests::chat::ChatServiceBase;
 using tests::chat::Line;

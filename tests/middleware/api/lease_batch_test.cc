@@ -24,6 +24,7 @@ using testing_support::FakeEndpoint;
 using testing_support::FakeNetwork;
 using testing_support::FakeStack;
 using testing_support::Gate;
+using testing_support::Lasting;
 using testing_support::Line;
 
 constexpr int kManyPasses = 10'000;

@@ -19,6 +19,7 @@ namespace runtime_device_test {
 
 using testing_support::ChatClient;
 using testing_support::ChatService;
+using testing_support::Lasting;
 using testing_support::Line;
 
 constexpr absl::Duration kHang = absl::Seconds(60);

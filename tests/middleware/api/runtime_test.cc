@@ -37,6 +37,7 @@ using testing_support::Gate;
 using testing_support::kHang;
 using testing_support::kHangMs;
 using testing_support::LastWord;
+using testing_support::Lasting;
 using testing_support::Line;
 using testing_support::Text;
 
