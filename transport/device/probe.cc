@@ -66,10 +66,9 @@ void Device::Probe(Use use) {
       use == Use::kRc ? absl::UnimplementedError("RC was asked for (/rc)") : ProbeDc();
   if (!status.ok()) {
     capabilities_.Set(Feature::kDc, false, std::string(status.message()));
-    for (Feature feature :
-         {Feature::kStreams, Feature::kStreamReset, Feature::kReservedQpn, Feature::kAhMapping,
-          Feature::kEce, Feature::kDataInOrder, Feature::kSignature, Feature::kSigPipelining}) {
-      capabilities_.Set(feature, false, "needs DC");
+    for (int i = 0; i < verbs::kFeatureCount; ++i) {
+      const auto feature = static_cast<Feature>(i);
+      if (feature != Feature::kDc) capabilities_.Set(feature, false, "needs DC");
     }
     return;
   }
