@@ -20,6 +20,7 @@ expect 0 '' includes transport/queue/a.cc absl/status/status.h
 expect 0 '' includes transport/softdc/shm/a.cc transport/softdc/loop/b.h
 expect 0 '' includes transport/softdc/a.cc transport/base/b.h
 expect 0 '' includes transport/softdc/a.cc transport/verbs/verbs_api.h
+expect 0 '' includes transport/softdc/a.cc transport/verbs/qp_init.h
 expect 0 '' includes transport/device/a.cc transport/softdc/softdc.h
 expect 0 '' includes middleware/api/a.cc transport/endpoint/endpoint.h
 expect 0 '' includes transport/base/a.cc proto/error_detail.pb.h
