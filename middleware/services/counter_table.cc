@@ -28,7 +28,7 @@ void AddTransport(const endpoint::Counters& c, std::vector<Reading>* out) {
       {"requests_flushed", c.requests_flushed, false,
        "send requests that were flushed after the error of another request"},
       {"late_completions", c.late_completions, false,
-       "completions of requests that had been given up"},
+       "completions of requests that were abandoned"},
       {"stream_resets", c.stream_resets, false, "hardware streams reset after an error"},
       {"queue_recoveries", c.queue_recoveries, false, "DCIs recovered after an error"},
       {"silent_peers", c.silent_peers, false, "peers disconnected because they were silent"},
