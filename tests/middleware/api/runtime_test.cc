@@ -36,8 +36,8 @@ using testing_support::FakeStack;
 using testing_support::Gate;
 using testing_support::kHang;
 using testing_support::kHangMs;
-using testing_support::LastWord;
 using testing_support::Lasting;
+using testing_support::LastWord;
 using testing_support::Line;
 using testing_support::Text;
 
