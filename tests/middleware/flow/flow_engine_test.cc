@@ -138,6 +138,26 @@ TEST_F(FlowTest, WindowHoldsTheSenderBackUntilItsMessagesAreConsumed) {
   EXPECT_EQ(ears_[0]->heard.size(), 7u);
 }
 
+TEST_F(FlowTest, AnswerOfAHandlerCarriesTheWholeWindow) {
+  accept_options_.window = 1;
+  on_offer_ = [](Ear* ear) {
+    ear->on_message = [ear] { EXPECT_TRUE(ear->flow.Send(BytesOf("back")).ok()); };
+  };
+  Start();
+  Ear ear;
+  int answers = 0;
+  absl::Status refused;
+  ear.on_message = [&] {
+    if (++answers < 10) refused.Update(ear.flow.Send(BytesOf("there")));
+  };
+  Open(&ear, {.window = 1});
+  Settle();
+  ASSERT_TRUE(ear.flow.Send(BytesOf("there")).ok());
+  Settle();
+  EXPECT_TRUE(refused.ok()) << refused;
+  EXPECT_EQ(answers, 10);
+}
+
 TEST_F(FlowTest, OneFlowThatIsNotReadDoesNotHoldUpAnother) {
   fake_.credits = 8;
   accept_options_ = {.window = 64, .manual_consume = true};
