@@ -4,6 +4,7 @@
 // only together.
 #include "middleware/api/lease.h"
 
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -118,8 +119,13 @@ void Lease::ReleaseSlow() {
     std::unique_lock lock(mutex_);
     Waiter* next = nullptr;
     bool again = false;
-    while (next == nullptr && (submitted_ != nullptr || !cancellations_.empty())) {
+    while (next == nullptr &&
+           (submitted_ != nullptr || !handed_over_.empty() || !cancellations_.empty())) {
       if (std::exchange(again, true)) {
+        if (GrantToBackground()) {
+          lock.unlock();
+          return Poke();
+        }
         // Other threads continue to submit, and none of them can take over. Handle replies and deadlines meanwhile.
         holder_.store(&this_thread, std::memory_order_relaxed);  // callbacks run here
         lock.unlock();
@@ -139,13 +145,14 @@ void Lease::ReleaseSlow() {
     if (next != nullptr) {
       Forget(next);
       next->granted = true;
-      next->changed->notify_one();
+      next->WakeThread();
       return;
     }
     const bool unfinished = driven_.HasCalls();
-    drive_now_.store(unfinished);
+    const bool poked =
+        drive_now_.exchange(unfinished);  // true: and it has not taken the lease since
     const uint32_t before = word_.fetch_and(~uint32_t{kHeld | kParked});
-    poke = unfinished || (before & kParked);
+    poke = (unfinished && !poked) || (before & kParked);
   }
   if (poke) Poke();
 }
@@ -176,13 +183,16 @@ bool Lease::Acquire(Waiter* waiter, int64_t timeout_ns) {
       break;
     }
   }
-  waiter->changed.emplace();
   waiter->queued = true;
   waiters_.PushBack(waiter);
   if (submits) {
     (submitted_ == nullptr ? submitted_ : last_submitted_->next_submitted) = waiter;
     last_submitted_ = waiter;
     if (seen & kAsleep) endpoint_->Wake();
+  }
+  if (!SpinUntilOver(waiter, timed ? timeout_ns : kForeverNs, lock)) {
+    waiter->changed.emplace();
+    waiter->asleep = true;
   }
   while (!waiter->done && !waiter->granted) {
     // The holder ends a started call at its deadline.
@@ -196,7 +206,7 @@ bool Lease::Acquire(Waiter* waiter, int64_t timeout_ns) {
         for (; *link != waiter; link = &before->next_submitted) before = *link;
         *link = waiter->next_submitted;
         if (last_submitted_ == waiter) last_submitted_ = before;
-        if (submitted_ == nullptr && cancellations_.empty()) {
+        if (submitted_ == nullptr && handed_over_.empty() && cancellations_.empty()) {
           word_.fetch_and(~uint32_t{kSubmitted});
         }
       }
@@ -206,6 +216,23 @@ bool Lease::Acquire(Waiter* waiter, int64_t timeout_ns) {
   }
   if (waiter->granted) holder_.store(&this_thread, std::memory_order_relaxed);
   return waiter->granted;
+}
+
+// Call with mutex_ locked. Waits for `spin_ns` or `limit_ns`, the shorter, without the lock and without sleeping: a switch to a thread
+// that is ready costs less than a wake-up. Returns true, without the lock, if the wait is over; otherwise false, with the lock.
+bool Lease::SpinUntilOver(Waiter* waiter, int64_t limit_ns, std::unique_lock<std::mutex>& lock) {
+  if (spin_ns_ <= 0) return false;
+  lock.unlock();
+  const auto begin = std::chrono::steady_clock::now();
+  const auto limit = std::chrono::nanoseconds(std::min(spin_ns_, limit_ns));
+  do {
+    if (waiter->over.load(std::memory_order_acquire)) return true;
+    sched_yield();
+  } while (std::chrono::steady_clock::now() - begin < limit);
+  lock.lock();
+  if (!waiter->over.load(std::memory_order_relaxed)) return false;
+  lock.unlock();
+  return true;
 }
 
 // Call with mutex_ locked. The waiter waits no longer.
@@ -222,7 +249,8 @@ void Lease::StartSubmitted() {
 }
 
 void Lease::StartSubmittedLocked(std::unique_lock<std::mutex>& lock) {
-  if (submitted_ == nullptr && cancellations_.empty()) return;
+  if (submitted_ == nullptr && handed_over_.empty() && cancellations_.empty()) return;
+  StartHandedOver(lock);
   // Start one batch. Work that is submitted meanwhile waits for the next pass, so that replies, deadlines and cancellations are handled
   // in between.
   if (submitted_ != nullptr) {
@@ -247,22 +275,23 @@ void Lease::StartSubmittedLocked(std::unique_lock<std::mutex>& lock) {
       }
     }
     lock.lock();
-    for (Waiter* waiter = first; waiter != nullptr; waiter = waiter->next_submitted) {
+    for (Waiter *waiter = first, *next; waiter != nullptr; waiter = next) {
+      next = waiter->next_submitted;
       waiter->in_batch = false;
-      if (!waiter->waits || waiter->ended_in_batch) {
-        Forget(waiter);
-        waiter->done = true;
-      }
-      waiter->changed->notify_one();  // the thread continues when mutex_ is free
+      if (waiter->waits && !waiter->ended_in_batch) continue;
+      Forget(waiter);
+      waiter->done = true;
+      waiter->WakeThread();
     }
   }
-  if (submitted_ == nullptr) word_.fetch_and(~uint32_t{kSubmitted});
+  if (submitted_ == nullptr && handed_over_.empty()) word_.fetch_and(~uint32_t{kSubmitted});
   driven_.Flush();
 }
 
 // ---- Ends of seats and channels
 
 void Lease::Leave(Seat* seat, bool closed) {
+  EndHandedOverOf(seat);
   {
     std::lock_guard lock(mutex_);
     seat->left_ = true;
@@ -271,7 +300,9 @@ void Lease::Leave(Seat* seat, bool closed) {
       if (one.done != nullptr) *one.done = true;  // the end of the seat has ended the call
       return true;
     });
-    if (submitted_ == nullptr && cancellations_.empty()) word_.fetch_and(~uint32_t{kSubmitted});
+    if (submitted_ == nullptr && handed_over_.empty() && cancellations_.empty()) {
+      word_.fetch_and(~uint32_t{kSubmitted});
+    }
     cancelled_.notify_all();
   }
   if (closed && seat->member_ != nullptr) driven_.group()->Leave(seat->member_);
@@ -315,7 +346,7 @@ void Lease::Waiter::EndQueued(const absl::Status& how) {
   lease->Forget(this);
   status = OwnCopy(how);
   done = true;
-  changed->notify_one();
+  WakeThread();
 }
 
 }  // namespace sluice

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The background thread, which drives when no thread waits for a call and no other thread drives.
+#include <sched.h>
 #include <unistd.h>
 
 #include "middleware/api/lease.h"
@@ -9,6 +10,7 @@
 namespace sluice {
 
 using internal::kIdlePassesPerLook;
+using internal::kYieldAfterNs;
 using internal::this_thread;
 using internal::WaitReadable;
 
@@ -33,6 +35,11 @@ void Lease::Background() {
       RunTheseLater();
       continue;
     }
+    if (granted_.exchange(false)) {
+      holder_.store(&this_thread, std::memory_order_relaxed);
+      DriveInBackground();
+      continue;
+    }
     if (!at_once && !drive_now_.load()) {
       const uint64_t seen = uses_.load(std::memory_order_relaxed);
       const bool poked = WaitForPoke(kWatchNs, -1);
@@ -45,6 +52,13 @@ void Lease::Background() {
       at_once = HoldOff();
     }
   }
+  bool granted = false;
+  {
+    std::lock_guard lock(mutex_);
+    background_ended_ = true;
+    granted = granted_.exchange(false);
+  }
+  if (granted) Release();
 }
 
 // Called when another thread holds the lease: for longer than a watch period, or since a moment ago.
@@ -69,7 +83,9 @@ void Lease::DriveInBackground() {
       continue;
     }
     if (++idle_passes == kIdlePassesPerLook) idle_since_ns = driven_.now_ns();
-    if (idle_passes % kIdlePassesPerLook != 0 || driven_.now_ns() - idle_since_ns < spin_ns_) {
+    if (idle_passes % kIdlePassesPerLook != 0) continue;
+    if (driven_.now_ns() - idle_since_ns < spin_ns_) {
+      if (driven_.now_ns() - idle_since_ns > kYieldAfterNs) sched_yield();
       continue;
     }
     if (!driven_.PrepareToSleep()) continue;

@@ -12,14 +12,11 @@
 namespace sluice {
 
 using internal::kIdlePassesPerLook;
+using internal::kYieldAfterNs;
 using internal::this_thread;
 using internal::WaitReadable;
 
 namespace {
-
-// Time without events after which a polling thread offers its CPU to other threads: the peer may need the same CPU to reply. This
-// costs nothing if each thread has its own CPU. Otherwise a call takes two thread switches instead of two spin periods.
-constexpr int64_t kYieldAfterNs = 4'000;
 
 int64_t Least(int64_t a, int64_t b) {  // -1: no limit
   if (a < 0) return b;

@@ -6,6 +6,7 @@
 
 #include <poll.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <ctime>
@@ -20,6 +21,10 @@ namespace internal {
 
 // Number of idle passes after which the engine reads the clock.
 inline constexpr uint32_t kIdlePassesPerLook = 16;
+
+// Time without events after which a polling thread offers its CPU to other threads: the peer may need the same CPU to reply. This
+// costs nothing if each thread has its own CPU. Otherwise a call takes two thread switches instead of two spin periods.
+inline constexpr int64_t kYieldAfterNs = 4'000;
 
 // Blocks until a descriptor is readable, `timeout_ns` has passed (negative: no limit), or a signal arrives.
 inline void WaitReadable(pollfd* fds, nfds_t count, int64_t timeout_ns) {
@@ -58,10 +63,13 @@ struct Lease::Waiter {
   bool queued = false;  // in waiters_; the holder reads it without mutex_
   bool started = false;
   bool granted = false;
+  bool asleep = false;     // the thread waits on `changed`; otherwise it spins
   Waiter* next = nullptr;  // in waiters_
   Waiter* previous = nullptr;
   Waiter* next_submitted = nullptr;
   std::optional<std::condition_variable> changed;
+  std::atomic<bool> over{
+      false};  // `done` or `granted` is set, and the thread may use all fields without mutex_
 
   // Returns whether the waiter is in submitted_, or is about to be added.
   bool IsToBeStarted() const {
@@ -73,6 +81,14 @@ struct Lease::Waiter {
     done = true;
   }
   void EndQueued(const absl::Status& how);
+  // Call with mutex_ locked, after `done` or `granted` was set. A spinning thread may destroy this object at once.
+  void WakeThread() {
+    if (asleep) {
+      changed->notify_one();
+    } else {
+      over.store(true, std::memory_order_release);
+    }
+  }
 };
 
 }  // namespace sluice
