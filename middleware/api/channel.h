@@ -125,8 +125,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
                          google::protobuf::MessageLite* reply, CallDone done, void* argument,
                          call::CallControl* control = nullptr,
                          call::Beside* reply_beside = nullptr);
-  // The same with a callback object. `*done` is moved from only if the result is OK. If another thread
-  // drives, that thread starts the call, and runs `*done` with the error if it cannot be started.
+  // The same with a callback object. `*done` is moved from only if the call was started.
   // CallContext::set_stop_token() has no effect, and a channel with interceptors cannot use it:
   // StartCall() in client_call.h supports both.
   absl::Status StartCallback(const Method& method, CallContext& context,

@@ -30,9 +30,7 @@ namespace sluice {
 using CallCallback = call::Callback;
 
 // Starts a call. OK: `done` runs once; request, reply and context must stay valid until then. Other
-// status: `done` does not run. If another thread drives, the call may be handed over to that thread:
-// `done` then gets the error if the call cannot be started there (UNAVAILABLE, INVALID_ARGUMENT,
-// DEADLINE_EXCEEDED). RESOURCE_EXHAUSTED for too many calls is always returned here.
+// status: `done` does not run.
 absl::Status StartCall(Channel* channel, const Method& method, CallContext& context,
                        const google::protobuf::MessageLite& request,
                        google::protobuf::MessageLite* reply, CallCallback&& done);

@@ -119,13 +119,8 @@ void Lease::ReleaseSlow() {
     std::unique_lock lock(mutex_);
     Waiter* next = nullptr;
     bool again = false;
-    while (next == nullptr &&
-           (submitted_ != nullptr || !handed_over_.empty() || !cancellations_.empty())) {
+    while (next == nullptr && (submitted_ != nullptr || !cancellations_.empty())) {
       if (std::exchange(again, true)) {
-        if (GrantToBackground()) {
-          lock.unlock();
-          return Poke();
-        }
         // Other threads continue to submit, and none of them can take over. Handle replies and deadlines meanwhile.
         holder_.store(&this_thread, std::memory_order_relaxed);  // callbacks run here
         lock.unlock();
@@ -149,10 +144,9 @@ void Lease::ReleaseSlow() {
       return;
     }
     const bool unfinished = driven_.HasCalls();
-    const bool poked =
-        drive_now_.exchange(unfinished);  // true: and it has not taken the lease since
+    drive_now_.store(unfinished);
     const uint32_t before = word_.fetch_and(~uint32_t{kHeld | kParked});
-    poke = (unfinished && !poked) || (before & kParked);
+    poke = unfinished || (before & kParked);
   }
   if (poke) Poke();
 }
@@ -206,7 +200,7 @@ bool Lease::Acquire(Waiter* waiter, int64_t timeout_ns) {
         for (; *link != waiter; link = &before->next_submitted) before = *link;
         *link = waiter->next_submitted;
         if (last_submitted_ == waiter) last_submitted_ = before;
-        if (submitted_ == nullptr && handed_over_.empty() && cancellations_.empty()) {
+        if (submitted_ == nullptr && cancellations_.empty()) {
           word_.fetch_and(~uint32_t{kSubmitted});
         }
       }
@@ -249,8 +243,7 @@ void Lease::StartSubmitted() {
 }
 
 void Lease::StartSubmittedLocked(std::unique_lock<std::mutex>& lock) {
-  if (submitted_ == nullptr && handed_over_.empty() && cancellations_.empty()) return;
-  StartHandedOver(lock);
+  if (submitted_ == nullptr && cancellations_.empty()) return;
   // Start one batch. Work that is submitted meanwhile waits for the next pass, so that replies, deadlines and cancellations are handled
   // in between.
   if (submitted_ != nullptr) {
@@ -284,14 +277,13 @@ void Lease::StartSubmittedLocked(std::unique_lock<std::mutex>& lock) {
       waiter->WakeThread();
     }
   }
-  if (submitted_ == nullptr && handed_over_.empty()) word_.fetch_and(~uint32_t{kSubmitted});
+  if (submitted_ == nullptr) word_.fetch_and(~uint32_t{kSubmitted});
   driven_.Flush();
 }
 
 // ---- Ends of seats and channels
 
 void Lease::Leave(Seat* seat, bool closed) {
-  EndHandedOverOf(seat);
   {
     std::lock_guard lock(mutex_);
     seat->left_ = true;
@@ -300,9 +292,7 @@ void Lease::Leave(Seat* seat, bool closed) {
       if (one.done != nullptr) *one.done = true;  // the end of the seat has ended the call
       return true;
     });
-    if (submitted_ == nullptr && handed_over_.empty() && cancellations_.empty()) {
-      word_.fetch_and(~uint32_t{kSubmitted});
-    }
+    if (submitted_ == nullptr && cancellations_.empty()) word_.fetch_and(~uint32_t{kSubmitted});
     cancelled_.notify_all();
   }
   if (closed && seat->member_ != nullptr) driven_.group()->Leave(seat->member_);

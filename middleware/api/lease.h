@@ -14,19 +14,17 @@
 //   held+asleep     sleeps on the endpoint's          a thread that submits work calls Endpoint::Wake()
 //                   descriptor; queues are armed
 //   held+parked     polls, or runs a callback         the background thread sleeps; the release wakes it
-//   +submitted      (with held) submitted_, handed_over_ or cancellations_ has work for the holder
+//   +submitted      (with held) submitted_ or cancellations_ has work for the holder
 //   +waiters        (with held) waiters_ has threads that wait for the lease or for the end of their call
 //
 //   from          event                                     to
 //   0, parked     a thread calls                            held (parked stays set until the release)
 //   held          a thread calls                            held+submitted+waiters; the thread spins for spin_ns, then waits on its condition variable
-//   held          a thread starts a call with a callback    held+submitted; the thread hands the call over and continues
 //   held          no event for spin_ns                      held+asleep; the descriptor wakes the holder
 //   held          the holder's call ended, no other calls   0  (one compare-and-swap: the fast path)
 //   held+waiters  the holder's call has ended               held+waiters: the lease passes to the first waiter whose call was started
 //   held+parked   the holder's call has ended               0; the release wakes the background thread, which watches again
 //   held          released while asynchronous calls run     0; the release wakes the background thread to take the lease now
-//   held          released, and threads still hand over     held; granted_: the background thread holds the lease when it wakes up
 //   0             a watch period without use                held (background): the thread polls, then arms the queues, then
 //   held (bg)     no event for spin_ns                      parked. No thread has a timer now: an idle channel uses no CPU.
 //   held (bg)     a thread submits or waits                 as any other holder: starts the call, passes the lease on
@@ -43,7 +41,7 @@
 //   held          EndLoop()                                 0: the next thread takes the lease itself
 //
 // Invariants. Each is the reason for a line of code:
-//   - If the word is not held, submitted_, handed_over_, cancellations_ and waiters_ are empty. They change under mutex_ only. Therefore a
+//   - If the word is not held, submitted_, cancellations_ and waiters_ are empty. They change under mutex_ only. Therefore a
 //     release checks them first.
 //   - Read-modify-write operations set submitted and asleep in one word. Either the holder sees the submission before it sleeps,
 //     or the submitting thread sees that the holder sleeps, and wakes it.
@@ -106,10 +104,7 @@ class Lease {
   // Starts an asynchronous call. OK: its callback will run, on this or another thread. If another
   // thread drives, waits for at most one pass of that thread.
   absl::Status Start(Seat* seat, const call::CallSpec& spec);
-  // The same, for a call that has spec.callback and no control. If another thread drives, hands the call over to that thread, and does
-  // not wait. If that thread cannot start the call, it runs the callback with the error.
-  absl::Status StartCallback(Seat* seat, const call::CallSpec& spec);
-  // As Start(). Call only if HeldByMe().
+  // The same. Call only if HeldByMe().
   absl::Status StartHeld(Seat* seat, const call::CallSpec& spec) {
     if (Refuses(seat)) [[unlikely]]
       return Refuse(seat, spec.method->full_name);
@@ -210,13 +205,6 @@ class Lease {
     bool* done;  // nullptr: no thread waits
   };
 
-  struct HandedOver {
-    Seat* seat;  // nullptr: the call has ended
-    call::CallSpec spec;
-    call::Callback callback;
-  };
-  static constexpr size_t kMaxHandedOver = 1024;
-
   struct Later {
     void (*run)(void*);
     void* argument;
@@ -244,11 +232,6 @@ class Lease {
   // passed. Returns whether this thread holds the lease.
   bool Acquire(Waiter* waiter, int64_t timeout_ns);
   bool SpinUntilOver(Waiter* waiter, int64_t limit_ns, std::unique_lock<std::mutex>& lock);
-  bool HandOver(Seat* seat, const call::CallSpec& spec);
-  void StartHandedOver(std::unique_lock<std::mutex>& lock);
-  void EndUnstarted(HandedOver* one, const absl::Status& why);
-  void EndHandedOverOf(const Seat* seat);
-  bool GrantToBackground();
   void StartSubmitted();
   // Call with mutex_ locked. Unlocks it while it starts calls, so that other threads can submit.
   void StartSubmittedLocked(std::unique_lock<std::mutex>& lock);
@@ -284,20 +267,14 @@ class Lease {
   std::atomic<bool> stopping_{false};
   std::atomic<bool> later_due_{false};
   std::atomic<const void*> background_is_{nullptr};  // identifies the background thread
-  std::atomic<bool> granted_{
-      false};  // the lease was passed to the background thread, which has not noticed yet
-  void (*last_)(void*) = nullptr;  // of EndInBackground(); nullptr: not called
+  void (*last_)(void*) = nullptr;                    // of EndInBackground(); nullptr: not called
   void* last_argument_ = nullptr;
 
   std::mutex mutex_;
   WaiterList waiters_;           // mutex_
   Waiter* submitted_ = nullptr;  // mutex_; first in, first out
   Waiter* last_submitted_ = nullptr;
-  std::vector<HandedOver> handed_over_;      // mutex_; kSubmitted announces them, as submitted_
-  std::vector<HandedOver> starting_;         // the batch that the holder starts; used by the holder
-  size_t starting_count_ = 0;                // mutex_; size of that batch
   std::vector<Cancellation> cancellations_;  // mutex_; kSubmitted announces them, as submitted_
-  bool background_ended_ = false;            // mutex_
   std::condition_variable cancelled_;
   std::vector<Later> later_;  // mutex_
 

@@ -35,11 +35,6 @@ void Lease::Background() {
       RunTheseLater();
       continue;
     }
-    if (granted_.exchange(false)) {
-      holder_.store(&this_thread, std::memory_order_relaxed);
-      DriveInBackground();
-      continue;
-    }
     if (!at_once && !drive_now_.load()) {
       const uint64_t seen = uses_.load(std::memory_order_relaxed);
       const bool poked = WaitForPoke(kWatchNs, -1);
@@ -52,13 +47,6 @@ void Lease::Background() {
       at_once = HoldOff();
     }
   }
-  bool granted = false;
-  {
-    std::lock_guard lock(mutex_);
-    background_ended_ = true;
-    granted = granted_.exchange(false);
-  }
-  if (granted) Release();
 }
 
 // Called when another thread holds the lease: for longer than a watch period, or since a moment ago.

@@ -90,18 +90,6 @@ absl::Status Lease::Start(Seat* seat, const call::CallSpec& spec) {
   return std::move(waiter.status);
 }
 
-absl::Status Lease::StartCallback(Seat* seat, const call::CallSpec& spec) {
-  if (Refuses(seat)) [[unlikely]]
-    return Refuse(seat, spec.method->full_name);
-  if (HeldByMe()) return StartHeld(seat, spec);
-  if (!TryAcquire()) return HandOver(seat, spec) ? absl::OkStatus() : Start(seat, spec);
-  Enter(seat);
-  absl::Status started = seat->engine_->Start(spec);
-  driven_.Flush();
-  Release();
-  return started;
-}
-
 bool Lease::Drive(absl::FunctionRef<bool()> until, int64_t timeout_ns) {
   if (InForkedChild()) return false;
   assert(!HeldByMe());

@@ -64,7 +64,7 @@ void Lease::RunCancellations(std::unique_lock<std::mutex>& lock) {
     cancelled_.notify_all();
   }
   // Cancellations that were submitted while the callbacks ran have set the bit again.
-  if (submitted_ == nullptr && handed_over_.empty()) word_.fetch_and(~uint32_t{kSubmitted});
+  if (submitted_ == nullptr) word_.fetch_and(~uint32_t{kSubmitted});
 }
 
 void Lease::Cancel(Seat* seat, uint64_t call_id) {

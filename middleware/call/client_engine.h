@@ -131,8 +131,6 @@ class ClientEngine final : public session::User {
   // Ends the call with CANCELLED; its callback runs before Cancel() returns. If the request was sent, the engine also sends kCancel to
   // the server, as soon as there is credit. Returns false if the call has ended before.
   bool Cancel(uint64_t call_id);
-  // Runs the callback of a call that could not be started. For a call that a thread handed over to the thread that drives.
-  void EndUnstarted(const Method& method, Callback* callback, const absl::Status& why);
 
   // Ends the call with `why` in the next Poll(), if it has not ended by then. If `why` is OK: with CANCELLED, as Cancel() does.
   void EndSoon(uint64_t call_id, absl::Status why) {
@@ -190,8 +188,6 @@ class ClientEngine final : public session::User {
   const absl::Status& last_error() const { return last_error_; }
   const std::string& server() const { return server_; }
   uint32_t outstanding() const { return table_.active(); }
-  // Returns whether `calls` more calls than now are in flight can be started. Any thread; the result may be out of date at once.
-  bool HasRoomFor(size_t calls) const { return table_.active() + calls <= table_.limit(); }
   base::Clock* clock() const { return clock_; }
   const ClientCounters& counters() const { return counters_; }
   const session::SessionCounters& session_counters() const { return sessions_.counters(); }
