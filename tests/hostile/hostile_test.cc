@@ -10,7 +10,7 @@
 namespace sluice::hostile {
 namespace {
 
-constexpr uint64_t kSeeds = 20;
+constexpr uint64_t kSeeds = 30;
 
 TEST(Hostile, EachSeed_CostsTheOthersNothing) {
   uint64_t connections = 0;

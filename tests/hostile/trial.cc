@@ -111,6 +111,12 @@ Trial::Trial(const World& world, const Script* script, bool interceptors)
   simulation_->SetObserver(this);
   victim_ = std::make_unique<Victim>(*simulation_, kServer, 1, ServerOptions(world), interceptors,
                                      &report_);
+  const bool lanes =
+      world.lanes || (script != nullptr &&
+                      std::any_of(script->acts.begin(), script->acts.end(), [](const Act& act) {
+                        return act.operation == Operation::kLaneAsk;
+                      }));
+  if (!lanes) victim_->JudgeCredits(ServerOptions(world).credits_per_peer);
   hosts_[kServer] = victim_.get();
   for (uint32_t node = 1; node <= kClients; ++node) clients_.push_back(MakeClient(node));
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/hostile/victim.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/error_detail.pb.h"  // any message will do as request and reply
+#include "transport/peer/credits.h"
 
 namespace sluice::hostile {
 namespace {
@@ -68,6 +70,7 @@ void Tap::OnPeerDown(PeerId peer, const absl::Status& why) {
     }
   } else {
     if (why.ok() || why.message().empty()) report_->Break("a peer was ended without a reason");
+    CheckCredits(it->first, why);
     ends_.push_back({it->second, why});
     over_.insert(it->first);
     up_.erase(it);
@@ -77,7 +80,29 @@ void Tap::OnPeerDown(PeerId peer, const absl::Status& why) {
 
 bool Tap::OnMessage(PeerId peer, std::span<const std::byte> bytes) {
   Check(peer, "OnMessage");
-  return below_->OnMessage(peer, bytes);
+  const bool taken = below_->OnMessage(peer, bytes);
+  if (window_ != 0) {
+    std::deque<bool>& latest = latest_[{peer.index, peer.generation}];
+    latest.push_back(taken);
+    if (latest.size() > peer::ReceiveCredits::MostData(window_)) latest.pop_front();
+  }
+  return taken;
+}
+
+// Judges a peer that was ended for the number of its messages in one look. That look had all messages in `latest_`. The first new one
+// beyond the window should have ended the peer.
+void Tap::CheckCredits(const Id& id, const absl::Status& why) {
+  const auto it = latest_.find(id);
+  if (it == latest_.end()) return;
+  const auto taken = std::count(it->second.begin(), it->second.end(), true);
+  latest_.erase(it);
+  const std::string flood = absl::StrCat("more than ", peer::ReceiveCredits::MostData(window_),
+                                         " messages were here at one time");
+  if (taken > window_ && absl::StrContains(why.message(), flood)) {
+    report_->Break(absl::StrCat("the endpoint took ", taken,
+                                " new messages in one look from a peer with a window of ",
+                                window_));
+  }
 }
 
 void Tap::OnAcknowledged(PeerId peer, uint32_t total) {

@@ -7,6 +7,7 @@
 #define SLUICE_TESTS_HOSTILE_VICTIM_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -37,6 +38,9 @@ class Tap final : public endpoint::Handler {
   Tap(endpoint::Handler* below, Report* report) : below_(below), report_(report) {}
   // Its user dials: peers go down that never came up.
   void set_dials() { dials_ = true; }
+  // Judges how the endpoint enforces credits. All peers have this window, and no peer has lanes or asks for one: the endpoint keeps or
+  // drops messages of peers with lanes, and calls no handler for them in their look.
+  void JudgeCredits(uint32_t window) { window_ = window; }
 
   void OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info) override;
   void OnPeerDown(endpoint::PeerId peer, const absl::Status& why) override;
@@ -54,13 +58,19 @@ class Tap final : public endpoint::Handler {
   const std::vector<End>& ends() const { return ends_; }
 
  private:
+  using Id = std::pair<uint32_t, uint32_t>;  // index and generation
+
   void Check(endpoint::PeerId peer, const char* what);
+  void CheckCredits(const Id& id, const absl::Status& why);
 
   endpoint::Handler* const below_;
   Report* const report_;
   bool dials_ = false;
-  std::map<std::pair<uint32_t, uint32_t>, std::string> up_;  // by index and generation
-  std::set<std::pair<uint32_t, uint32_t>> over_;
+  uint32_t window_ = 0;  // 0: credits are not judged
+  std::map<Id, std::string> up_;
+  std::set<Id> over_;
+  // Whether each of the latest messages was new; of each peer, as many as one look may have.
+  std::map<Id, std::deque<bool>> latest_;
   std::vector<End> ends_;
 };
 
@@ -90,6 +100,7 @@ class Victim final : public Host {
   void Leave();
 
   const Tap& tap() const { return tap_; }
+  void JudgeCredits(uint32_t window) { tap_.JudgeCredits(window); }
   endpoint::Endpoint& endpoint() { return *endpoint_; }
   call::ServerEngine& engine() { return engine_; }
   bool has_interceptors() const { return has_interceptors_; }
