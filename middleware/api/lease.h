@@ -19,7 +19,7 @@
 //
 //   from          event                                     to
 //   0, parked     a thread calls                            held (parked stays set until the release)
-//   held          a thread calls                            held+submitted+waiters; the thread spins for spin_ns, then waits on its condition variable
+//   held          a thread calls                            held+submitted+waiters; the thread spins for spin_ns, then sleeps
 //   held          no event for spin_ns                      held+asleep; the descriptor wakes the holder
 //   held          the holder's call ended, no other calls   0  (one compare-and-swap: the fast path)
 //   held+waiters  the holder's call has ended               held+waiters: the lease passes to the first waiter whose call was started

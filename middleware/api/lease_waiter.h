@@ -68,8 +68,8 @@ struct Lease::Waiter {
   Waiter* previous = nullptr;
   Waiter* next_submitted = nullptr;
   std::optional<std::condition_variable> changed;
-  std::atomic<bool> over{
-      false};  // `done` or `granted` is set, and the thread may use all fields without mutex_
+  // `done` or `granted` is set, and the thread may use all fields without mutex_. Set only if it is not asleep.
+  std::atomic<bool> over{false};
 
   // Returns whether the waiter is in submitted_, or is about to be added.
   bool IsToBeStarted() const {
