@@ -202,9 +202,14 @@ std::optional<bool> StreamCore::BeginEnd(StreamWaiter* waiter) {
 }
 
 // ---- Any thread
+//
+// Before a function with a waiter returns, another thread may notify the waiter, whose owner may destroy this object and drop the last
+// reference to the channel. So the function keeps the channel's memory, and reads no member after Run(). In a callback no other thread
+// drives.
 
 std::optional<bool> StreamCore::Read(google::protobuf::MessageLite* message, StreamWaiter* waiter) {
   const Channel::Visit visit(channel_.get());
+  const ChannelKeep kept(channel_->lease_->HeldByMe() ? nullptr : channel_.get());
   std::optional<bool> result;
   channel_->lease_->Run(&channel_->seat_, [&] { result = BeginRead(message, waiter); });
   return result;
@@ -213,6 +218,7 @@ std::optional<bool> StreamCore::Read(google::protobuf::MessageLite* message, Str
 std::optional<bool> StreamCore::Write(const google::protobuf::MessageLite& message,
                                       StreamWaiter* waiter) {
   const Channel::Visit visit(channel_.get());
+  const ChannelKeep kept(channel_->lease_->HeldByMe() ? nullptr : channel_.get());
   std::optional<bool> result;
   channel_->lease_->Run(&channel_->seat_, [&] {
     result = BeginWrite(message, waiter);
@@ -234,6 +240,7 @@ WriteAttempt StreamCore::WriteNow(const google::protobuf::MessageLite& message) 
 
 std::optional<bool> StreamCore::ReadInitialMetadata(Metadata* metadata, StreamWaiter* waiter) {
   const Channel::Visit visit(channel_.get());
+  const ChannelKeep kept(channel_->lease_->HeldByMe() ? nullptr : channel_.get());
   std::optional<bool> result;
   channel_->lease_->Run(&channel_->seat_, [&] { result = BeginInitialMetadata(metadata, waiter); });
   return result;
@@ -241,6 +248,7 @@ std::optional<bool> StreamCore::ReadInitialMetadata(Metadata* metadata, StreamWa
 
 std::optional<bool> StreamCore::AwaitEnd(StreamWaiter* waiter) {
   const Channel::Visit visit(channel_.get());
+  const ChannelKeep kept(channel_->lease_->HeldByMe() ? nullptr : channel_.get());
   std::optional<bool> result;
   channel_->lease_->Run(&channel_->seat_, [&] { result = BeginEnd(waiter); });
   return result;
