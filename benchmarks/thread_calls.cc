@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls of application threads that do not drive their channel, beside gRPC over a Unix socket on the same work: a 64-byte echo, one
+// Calls of application threads, none of which is in Drive(), beside gRPC over a Unix socket on the same work: a 64-byte echo, one
 // channel for all threads, one server process. Each measurement is a client process of its own; those of the two libraries alternate.
 //   thread_calls [REPETITIONS [SECONDS]]      default 5 of 1 s; prints a table of medians
 //   thread_calls serve LIBRARY                a server; prints its address. LIBRARY: sluice, grpc

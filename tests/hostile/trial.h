@@ -10,7 +10,7 @@
 //   memory              what one pass of the server allocates, and what the hostile peer leaves behind, are bounded
 //   work                things that the server's passes do, and entries that it looks at within one, for each message that comes
 //   the end             each connection of the hostile peer is ended, with a reason; a new honest client is welcome
-//   credits             a flood of eight windows ends its peer at the first message beyond one window (runs without lanes)
+//   credits             a flood of more than eight windows ends its peer at the first message beyond one window (runs without lanes)
 //   contract            what the endpoint tells its user (victim.h)
 // The same options are the same run.
 #ifndef SLUICE_TESTS_HOSTILE_TRIAL_H_
