@@ -3,6 +3,7 @@
 # usage: headers_test.sh
 # Compares the headers of an installation with tools/install/headers.txt, and compiles each public one alone, with warnings that
 # programs turn on, as errors. The shared libraries export nothing that no installed header has.
+# Each shard compiles its share of the headers; the first one does the rest.
 set -euo pipefail
 
 prefix=$TEST_TMPDIR/prefix
@@ -11,6 +12,8 @@ list=$PWD/tools/install/headers.txt
 include=$prefix/include/sluice
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
 cd "$TEST_TMPDIR"
+[[ -z ${TEST_SHARD_STATUS_FILE:-} ]] || touch "$TEST_SHARD_STATUS_FILE"
+shard=${TEST_SHARD_INDEX:-0} shards=${TEST_TOTAL_SHARDS:-1}
 
 fail() {
   echo "headers_test: $*" >&2
@@ -30,14 +33,17 @@ differences=$(diff --unchanged-line-format= --old-line-format='  listed, not ins
 awk '$1 == "public" { print $2 }' "$list" >public
 [[ $(wc -l <public) -ge 20 ]] || fail "headers.txt lists only $(wc -l <public) public headers"
 mkdir alone
+awk -v shard="$shard" -v shards="$shards" 'NR % shards == shard' public >share
 count=0
 while read -r header; do
   count=$((count + 1))
   printf '#include "%s"\n#include "%s"\nint main() { return 0; }\n' "$header" "$header" >"alone/${header//\//__}.cc"
-done <public
+done <share
 read -ra flags < <(pkg-config --cflags sluice_prometheus)
+processes=$(nproc)
+[[ $shards -eq 1 ]] || processes=1  # shards run beside each other
 # shellcheck disable=SC2016  # $0 and $@ are those of the inner shell.
-printf '%s\0' alone/*.cc | xargs -0 -n 1 -P "$(nproc)" bash -c \
+printf '%s\0' alone/*.cc | xargs -0 -n 1 -P "$processes" bash -c \
   'file=${!#}; "${@:1:$#-1}" "$file" >"$file.log" 2>&1 || touch "$file.failed"' compile \
   g++ -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror "${flags[@]}"
 failed=(alone/*.failed)
@@ -45,6 +51,7 @@ if [[ -e ${failed[0]} ]]; then
   for file in "${failed[@]}"; do cat "${file%.failed}.log"; done >&2
   fail "${#failed[@]} of $count public headers do not compile alone without warnings: ${failed[*]}"
 fi
+[[ $shard -eq 0 ]] || exit 0
 
 # -- what the shared libraries export: Sluice's names, of namespaces that an installed header opens
 namespaces=$(cd "$include" && grep -rhoE '^namespace (sluice::)?[a-z_0-9:]+' . | sed -E 's/^namespace (sluice::)?//; s/::.*//' | sort -u)
