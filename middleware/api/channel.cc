@@ -405,7 +405,7 @@ absl::Status Channel::StartCallback(const Method& method, CallContext& context,
   if (lease_->HeldByMe()) return lease_->StartHeld(&seat_, spec);
   const Visit visit(this);
   const internal::ChannelKeep kept(this);
-  return lease_->Start(&seat_, spec);
+  return lease_->StartCallback(&seat_, spec);
 }
 
 absl::StatusOr<Buffer> Channel::MakeBuffer(size_t bytes) {

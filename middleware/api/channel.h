@@ -125,7 +125,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
                          google::protobuf::MessageLite* reply, CallDone done, void* argument,
                          call::CallControl* control = nullptr,
                          call::Beside* reply_beside = nullptr);
-  // The same with a callback object. `*done` is moved from only if the call was started.
+  // The same with a callback object. `*done` is moved from only if the result is OK. If another thread
+  // drives, that thread starts the call; if it cannot, it runs `*done` with the error.
   // CallContext::set_stop_token() has no effect, and a channel with interceptors cannot use it:
   // StartCall() in client_call.h supports both.
   absl::Status StartCallback(const Method& method, CallContext& context,

@@ -30,7 +30,9 @@ namespace sluice {
 using CallCallback = call::Callback;
 
 // Starts a call. OK: `done` runs once; request, reply and context must stay valid until then. Other
-// status: `done` does not run.
+// status: `done` does not run. If another thread drives, that thread starts the call, and this function
+// does not wait for it: `done` then gets the error if the call cannot be started (UNAVAILABLE,
+// INVALID_ARGUMENT, DEADLINE_EXCEEDED, or RESOURCE_EXHAUSTED).
 absl::Status StartCall(Channel* channel, const Method& method, CallContext& context,
                        const google::protobuf::MessageLite& request,
                        google::protobuf::MessageLite* reply, CallCallback&& done);

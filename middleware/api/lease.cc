@@ -119,7 +119,7 @@ void Lease::ReleaseSlow() {
     std::unique_lock lock(mutex_);
     Waiter* next = nullptr;
     bool again = false;
-    while (next == nullptr && (submitted_ != nullptr || !cancellations_.empty())) {
+    while (next == nullptr && MustStartBeforeRelease(again)) {
       if (std::exchange(again, true)) {
         // Other threads continue to submit, and none of them can take over. Handle replies and deadlines meanwhile.
         holder_.store(&this_thread, std::memory_order_relaxed);  // callbacks run here
@@ -131,6 +131,7 @@ void Lease::ReleaseSlow() {
       holder_.store(&this_thread, std::memory_order_relaxed);  // callbacks run here
       StartSubmittedLocked(lock);
       RunCancellations(lock);
+      if (!HasBackground()) EndUnstarted(lock);
       holder_.store(nullptr, std::memory_order_relaxed);
       // Other threads may continue to submit. The first thread that needs no start takes over, and starts their calls.
       next = waiters_.front();
@@ -143,17 +144,21 @@ void Lease::ReleaseSlow() {
       next->WakeThread();
       return;
     }
-    const bool unfinished = driven_.HasCalls();
-    drive_now_.store(unfinished);
+    const bool unfinished = driven_.HasCalls() || !handed_over_.empty() || !unstarted_.empty();
+    // If it was set, the background thread was poked, and has not taken the lease since.
+    const bool poked = drive_now_.exchange(unfinished);
     const uint32_t before = word_.fetch_and(~uint32_t{kHeld | kParked});
-    poke = unfinished || (before & kParked);
+    poke = (unfinished && !poked) || (before & kParked);
   }
   if (poke) Poke();
 }
 
 bool Lease::Acquire(Waiter* waiter, int64_t timeout_ns) {
   using Clock = std::chrono::steady_clock;
-  if (TryAcquire()) return true;
+  if (TryAcquire()) {
+    CatchUp();
+    return true;
+  }
   // The earlier of timeout and deadline applies. A thread that needs only a start waits until the call was started.
   if (waiter->spec != nullptr && !waiter->asynchronous &&
       waiter->spec->deadline_ns != call::kNoDeadlineNs) {
@@ -170,7 +175,10 @@ bool Lease::Acquire(Waiter* waiter, int64_t timeout_ns) {
   for (;;) {
     if (!(seen & kHeld)) {
       lock.unlock();
-      if (TryAcquire()) return true;
+      if (TryAcquire()) {
+        CatchUp();
+        return true;
+      }
       lock.lock();
       seen = word_.load();
     } else if (word_.compare_exchange_weak(seen, seen | bits)) {
@@ -200,16 +208,17 @@ bool Lease::Acquire(Waiter* waiter, int64_t timeout_ns) {
         for (; *link != waiter; link = &before->next_submitted) before = *link;
         *link = waiter->next_submitted;
         if (last_submitted_ == waiter) last_submitted_ = before;
-        if (submitted_ == nullptr && cancellations_.empty()) {
-          word_.fetch_and(~uint32_t{kSubmitted});
-        }
+        ClearSubmitted();
       }
       Forget(waiter);
       return false;
     }
   }
-  if (waiter->granted) holder_.store(&this_thread, std::memory_order_relaxed);
-  return waiter->granted;
+  if (!waiter->granted) return false;
+  holder_.store(&this_thread, std::memory_order_relaxed);
+  if (lock.owns_lock()) lock.unlock();
+  CatchUp();
+  return true;
 }
 
 // Call with mutex_ locked. Waits for `spin_ns` or `limit_ns`, the shorter, without the lock and without sleeping: a switch to a thread
@@ -240,50 +249,67 @@ void Lease::StartSubmitted() {
   std::unique_lock lock(mutex_);
   StartSubmittedLocked(lock);
   RunCancellations(lock);
+  EndUnstarted(lock);
 }
 
 void Lease::StartSubmittedLocked(std::unique_lock<std::mutex>& lock) {
-  if (submitted_ == nullptr && cancellations_.empty()) return;
-  // Start one batch. Work that is submitted meanwhile waits for the next pass, so that replies, deadlines and cancellations are handled
-  // in between.
-  if (submitted_ != nullptr) {
-    // From now on no thread of the batch waits with a time limit, so its waiter stays valid.
-    Waiter* const first = std::exchange(submitted_, nullptr);
-    last_submitted_ = nullptr;
-    for (Waiter* waiter = first; waiter != nullptr; waiter = waiter->next_submitted) {
-      waiter->started = true;
-      waiter->in_batch = true;
-    }
-    lock.unlock();
-    for (Waiter* waiter = first; waiter != nullptr; waiter = waiter->next_submitted) {
-      Enter(waiter->seat);
-      if (waiter->work != nullptr) {
-        (*waiter->work)();
-      } else if (waiter->begin != nullptr) {
-        waiter->waits = !(*waiter->begin)(&waiter->event);
-      } else {
-        absl::Status started = waiter->seat->engine_->Start(*waiter->spec);
-        waiter->waits = !waiter->asynchronous && started.ok();
-        if (!waiter->ended_in_batch) waiter->status = std::move(started);
-      }
-    }
-    lock.lock();
-    for (Waiter *waiter = first, *next; waiter != nullptr; waiter = next) {
-      next = waiter->next_submitted;
-      waiter->in_batch = false;
-      if (waiter->waits && !waiter->ended_in_batch) continue;
-      Forget(waiter);
-      waiter->done = true;
-      waiter->WakeThread();
+  // Start one batch. A thread may have handed calls over before it submitted, so both lists are taken at once. Work that is submitted
+  // meanwhile waits for the next pass, so that replies, deadlines and cancellations are handled in between.
+  if (submitted_ == nullptr && handed_over_.empty()) return;
+  // From now on no thread of the batch waits with a time limit, so its waiter stays valid.
+  Waiter* const first = std::exchange(submitted_, nullptr);
+  last_submitted_ = nullptr;
+  for (Waiter* waiter = first; waiter != nullptr; waiter = waiter->next_submitted) {
+    waiter->started = true;
+    waiter->in_batch = true;
+  }
+  StartHandedOver(lock);
+  lock.unlock();
+  for (Waiter* waiter = first; waiter != nullptr; waiter = waiter->next_submitted) {
+    Enter(waiter->seat);
+    if (waiter->work != nullptr) {
+      (*waiter->work)();
+    } else if (waiter->begin != nullptr) {
+      waiter->waits = !(*waiter->begin)(&waiter->event);
+    } else {
+      absl::Status started = waiter->seat->engine_->Start(*waiter->spec);
+      waiter->waits = !waiter->asynchronous && started.ok();
+      if (!waiter->ended_in_batch) waiter->status = std::move(started);
     }
   }
-  if (submitted_ == nullptr) word_.fetch_and(~uint32_t{kSubmitted});
+  lock.lock();
+  for (Waiter *waiter = first, *next; waiter != nullptr; waiter = next) {
+    next = waiter->next_submitted;
+    waiter->in_batch = false;
+    if (waiter->waits && !waiter->ended_in_batch) continue;
+    Forget(waiter);
+    waiter->done = true;
+    waiter->WakeThread();
+  }
+  ClearSubmitted();
   driven_.Flush();
+}
+
+// Call with mutex_ locked, after work was taken from one of the lists.
+void Lease::ClearSubmitted() {
+  if (submitted_ == nullptr && cancellations_.empty() && handed_over_.empty() &&
+      unstarted_.empty()) {
+    word_.fetch_and(~uint32_t{kSubmitted});
+  }
+}
+
+// Call with mutex_ locked. Threads in waiters_ and cancellations_ wait for the holder. `again`: the holder has started one batch. What
+// other threads hand over meanwhile is left to the background thread: otherwise they could keep the holder for ever.
+bool Lease::MustStartBeforeRelease(bool again) const {
+  if (submitted_ != nullptr || !cancellations_.empty()) return true;
+  if (HasBackground()) return !again && !handed_over_.empty();
+  return !handed_over_.empty() || !unstarted_.empty();
 }
 
 // ---- Ends of seats and channels
 
 void Lease::Leave(Seat* seat, bool closed) {
+  std::deque<HandedOver> unstarted;
   {
     std::lock_guard lock(mutex_);
     seat->left_ = true;
@@ -292,9 +318,11 @@ void Lease::Leave(Seat* seat, bool closed) {
       if (one.done != nullptr) *one.done = true;  // the end of the seat has ended the call
       return true;
     });
-    if (submitted_ == nullptr && cancellations_.empty()) word_.fetch_and(~uint32_t{kSubmitted});
+    unstarted = TakeUnstartedOf(seat);
+    ClearSubmitted();
     cancelled_.notify_all();
   }
+  for (HandedOver& one : unstarted) EndUnstarted(&one);
   if (closed && seat->member_ != nullptr) driven_.group()->Leave(seat->member_);
 }
 

@@ -14,17 +14,21 @@
 //   held+asleep     sleeps on the endpoint's          a thread that submits work calls Endpoint::Wake()
 //                   descriptor; queues are armed
 //   held+parked     polls, or runs a callback         the background thread sleeps; the release wakes it
-//   +submitted      (with held) submitted_ or cancellations_ has work for the holder
+//   +submitted      one of the four lists has work for the holder. Not held: calls that were handed over, or could not be started,
+//                   wait for the background thread, which was poked
 //   +waiters        (with held) waiters_ has threads that wait for the lease or for the end of their call
 //
 //   from          event                                     to
 //   0, parked     a thread calls                            held (parked stays set until the release)
 //   held          a thread calls                            held+submitted+waiters; the thread spins for spin_ns, then sleeps
+//   held          a thread starts a call with a callback    held+submitted; the thread hands the call over and continues
 //   held          no event for spin_ns                      held+asleep; the descriptor wakes the holder
 //   held          the holder's call ended, no other calls   0  (one compare-and-swap: the fast path)
 //   held+waiters  the holder's call has ended               held+waiters: the lease passes to the first waiter whose call was started
 //   held+parked   the holder's call has ended               0; the release wakes the background thread, which watches again
 //   held          released while asynchronous calls run     0; the release wakes the background thread to take the lease now
+//   held          released while threads hand calls over    submitted; as the line above
+//   submitted     a thread takes the lease                  held+submitted; it starts what was handed over first
 //   0             a watch period without use                held (background): the thread polls, then arms the queues, then
 //   held (bg)     no event for spin_ns                      parked. No thread has a timer now: an idle channel uses no CPU.
 //   held (bg)     a thread submits or waits                 as any other holder: starts the call, passes the lease on
@@ -43,10 +47,16 @@
 // Invariants. Each is the reason for a line of code:
 //   - If the word is not held, submitted_, cancellations_ and waiters_ are empty. They change under mutex_ only. Therefore a
 //     release checks them first.
+//   - If the word is not held and handed_over_ or unstarted_ is not empty, drive_now_ is set and the background thread is poked. If
+//     there is none, a release leaves neither.
+//   - Calls of one thread start in its order. Therefore handed_over_ and submitted_ are taken in one step, and a new holder starts
+//     what was handed over before it does anything else.
+//   - A callback does not run inside the start of another call because of a hand-over. Therefore calls that could not be started
+//     wait in unstarted_ for a thread that drives.
 //   - Read-modify-write operations set submitted and asleep in one word. Either the holder sees the submission before it sleeps,
 //     or the submitting thread sees that the holder sleeps, and wakes it.
-//   - If the word is 0, the background thread is in a timed wait, or about to enter it. Therefore the thread that clears parked
-//     wakes the background thread.
+//   - If the word is 0 or submitted, the background thread is in a timed wait, or about to enter it. Therefore the thread that clears
+//     parked wakes the background thread.
 //
 // Engines       One engine (a channel without a Runtime), or the engines of a call::ClientGroup (the channels of a Runtime). A Seat
 //               names the engine at which a call is started or cancelled, or work is run. "The engine" above is all engines.
@@ -61,6 +71,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -104,7 +115,10 @@ class Lease {
   // Starts an asynchronous call. OK: its callback will run, on this or another thread. If another
   // thread drives, waits for at most one pass of that thread.
   absl::Status Start(Seat* seat, const call::CallSpec& spec);
-  // The same. Call only if HeldByMe().
+  // The same, for a call with `spec.callback` and without `spec.control`. If another thread drives, hands the call over to that
+  // thread, and does not wait. If that thread cannot start the call, the callback gets the error.
+  absl::Status StartCallback(Seat* seat, const call::CallSpec& spec);
+  // As Start(). Call only if HeldByMe().
   absl::Status StartHeld(Seat* seat, const call::CallSpec& spec) {
     if (Refuses(seat)) [[unlikely]]
       return Refuse(seat, spec.method->full_name);
@@ -205,6 +219,14 @@ class Lease {
     bool* done;  // nullptr: no thread waits
   };
 
+  struct HandedOver {
+    Seat* seat;
+    call::CallSpec spec;
+    call::Callback callback;
+    absl::Status why;  // if it could not be started
+  };
+  static constexpr size_t kMaxHandedOver = 1024;  // further calls wait for the thread that drives
+
   struct Later {
     void (*run)(void*);
     void* argument;
@@ -232,6 +254,16 @@ class Lease {
   // passed. Returns whether this thread holds the lease.
   bool Acquire(Waiter* waiter, int64_t timeout_ns);
   bool SpinUntilOver(Waiter* waiter, int64_t limit_ns, std::unique_lock<std::mutex>& lock);
+  bool HandOver(Seat* seat, const call::CallSpec& spec);
+  bool CatchUp();
+  void StartHandedOver(std::unique_lock<std::mutex>& lock);
+  static void EndUnstarted(HandedOver* one);
+  void EndUnstarted(std::unique_lock<std::mutex>& lock);
+  std::deque<HandedOver> TakeUnstartedOf(const Seat* seat);
+  void ClearSubmitted();
+  bool MustStartBeforeRelease(bool again) const;
+  // Call with mutex_ locked.
+  bool HasBackground() const { return loop_ == nullptr && !background_ended_; }
   void StartSubmitted();
   // Call with mutex_ locked. Unlocks it while it starts calls, so that other threads can submit.
   void StartSubmittedLocked(std::unique_lock<std::mutex>& lock);
@@ -274,7 +306,13 @@ class Lease {
   WaiterList waiters_;           // mutex_
   Waiter* submitted_ = nullptr;  // mutex_; first in, first out
   Waiter* last_submitted_ = nullptr;
-  std::vector<Cancellation> cancellations_;  // mutex_; kSubmitted announces them, as submitted_
+  // kSubmitted announces the entries of these, as those of submitted_.
+  std::vector<Cancellation> cancellations_;  // mutex_
+  std::vector<HandedOver> handed_over_;      // mutex_
+  std::deque<HandedOver> unstarted_;         // mutex_; their callbacks get the error
+  std::vector<HandedOver> starting_;         // the batch that the holder starts; used by the holder
+  size_t starting_count_ = 0;                // mutex_; size of that batch
+  bool background_ended_ = false;            // mutex_
   std::condition_variable cancelled_;
   std::vector<Later> later_;  // mutex_
 

@@ -47,6 +47,12 @@ void Lease::Background() {
       at_once = HoldOff();
     }
   }
+  {
+    std::lock_guard lock(mutex_);
+    background_ended_ = true;
+  }
+  // What was left to this thread. If another thread holds the lease, its release starts it.
+  if ((word_.load() & kSubmitted) && TryAcquire()) Release();
 }
 
 // Called when another thread holds the lease: for longer than a watch period, or since a moment ago.

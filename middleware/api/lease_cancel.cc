@@ -14,6 +14,7 @@ bool Lease::CancelHere(Seat* seat, uint64_t call_id) {
     return true;
   }
   if (!TryAcquire()) return false;
+  CatchUp();
   Enter(seat);
   seat->engine_->Cancel(call_id);
   driven_.Flush();
@@ -64,7 +65,7 @@ void Lease::RunCancellations(std::unique_lock<std::mutex>& lock) {
     cancelled_.notify_all();
   }
   // Cancellations that were submitted while the callbacks ran have set the bit again.
-  if (submitted_ == nullptr) word_.fetch_and(~uint32_t{kSubmitted});
+  ClearSubmitted();
 }
 
 void Lease::Cancel(Seat* seat, uint64_t call_id) {

@@ -68,7 +68,7 @@ int Lease::Poll() {
   poller_.store(&this_thread, std::memory_order_relaxed);
   holder_.store(&this_thread, std::memory_order_relaxed);
   touched_ = false;
-  int done = 0;
+  int done = CatchUp() ? 1 : 0;
   if (std::exchange(armed_, false)) {
     word_.fetch_and(~uint32_t{kAsleep});
     done += driven_.AfterSleep();

@@ -33,11 +33,11 @@ CallTable::CallTable(uint32_t capacity, base::TimerWheel* wheel, const int64_t* 
 
 // If the limit left the last block incomplete, fills that block first when the limit has risen.
 bool CallTable::Grow() {
-  if (places_ == limit_) return false;
+  if (places_ == limit()) return false;
   const uint32_t block_places = 1u << block_bits_;
   const uint32_t in_block = places_ % block_places;
   if (in_block == 0) blocks_.push_back(std::make_unique<Call[]>(block_places));
-  const uint32_t made = std::min(block_places - in_block, limit_ - places_);
+  const uint32_t made = std::min(block_places - in_block, limit() - places_);
   for (uint32_t i = made; i-- > 0;) {
     Call& call = blocks_.back()[in_block + i];
     call.place = places_ + i;
@@ -49,7 +49,7 @@ bool CallTable::Grow() {
   return true;
 }
 
-CallTable::~CallTable() { assert(active_ == 0); }
+CallTable::~CallTable() { assert(active() == 0); }
 
 void CallTable::OnDue(void* context, Deadline* due) {
   auto* const self = static_cast<CallTable*>(context);

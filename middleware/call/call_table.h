@@ -111,7 +111,9 @@ class CallTable {
   // Returns the maximum number of owners: more would need more places than kMaxCapacity.
   static uint32_t MaxOwners(uint32_t capacity) { return kMaxCapacity / capacity; }
   // Allows `capacity` calls for each of `owners` owners, at most MaxOwners(). The limit never decreases.
-  void AllowOwners(uint32_t owners) { limit_ = std::max(limit_, owners * capacity_); }
+  void AllowOwners(uint32_t owners) {
+    limit_.store(std::max(limit(), owners * capacity_), std::memory_order_relaxed);
+  }
 
   // Starts a call at the end of the queue. Returns nullptr if the table is full.
   Call* Start(const CallSpec& spec, int64_t deadline_ns);
@@ -169,9 +171,10 @@ class CallTable {
   void ForEachSent(absl::FunctionRef<void(Call*)> visit);
 
   void* owner() const { return owner_; }
-  uint32_t active() const { return active_; }
+  // Any thread may call active() and limit().
+  uint32_t active() const { return active_.load(std::memory_order_relaxed); }
   uint32_t waiting() const { return waiting_; }
-  uint32_t limit() const { return limit_; }
+  uint32_t limit() const { return limit_.load(std::memory_order_relaxed); }
   // Call before a sleep: TimerWheel::NextWakeNs() then takes the first deadline into account exactly.
   void SettleDeadlines() { deadlines_.Settle(); }
 
@@ -201,7 +204,7 @@ class CallTable {
     if (spec.callback != nullptr) call->callback = std::move(*spec.callback);
     call->deadline_ns = deadline_ns;
     call->attempt = 1;
-    ++active_;
+    active_.store(active() + 1, std::memory_order_relaxed);
     if (deadline_ns != kNoDeadlineNs) deadlines_.Add(call);
     return call;
   }
@@ -239,13 +242,13 @@ class CallTable {
     if (++call->generation == 0) call->generation = 1;
     call->next = free_;
     free_ = call;
-    --active_;
+    active_.store(active() - 1, std::memory_order_relaxed);
   }
 
-  const uint32_t capacity_;    // calls of each owner
-  const uint32_t block_bits_;  // low bits of a place's number: its index in the block
-  uint32_t limit_;             // calls of all owners together
-  uint32_t places_ = 0;        // created so far
+  const uint32_t capacity_;      // calls of each owner
+  const uint32_t block_bits_;    // low bits of a place's number: its index in the block
+  std::atomic<uint32_t> limit_;  // calls of all owners together
+  uint32_t places_ = 0;          // created so far
   base::TimerWheel* const wheel_;
   Deadlines deadlines_;
   void (*const on_deadline_)(void* owner, Call* call);
@@ -255,7 +258,7 @@ class CallTable {
   Call* free_ = nullptr;
   Call* first_ = nullptr;  // of the queue
   Call* last_ = nullptr;
-  uint32_t active_ = 0;
+  std::atomic<uint32_t> active_{0};
   uint32_t waiting_ = 0;
 };
 

@@ -495,6 +495,15 @@ void ClientEngine::OnThrown(void* owner, const Method& method) {
                                  engine->server_);
 }
 
+void ClientEngine::EndUnstarted(const Method& method, Callback* callback, const absl::Status& why) {
+  Callback taken = std::move(*callback);
+  try {
+    std::move(taken)(why);
+  } catch (...) {
+    OnThrown(this, method);
+  }
+}
+
 // ---- Driving
 
 int ClientEngine::Poll() {

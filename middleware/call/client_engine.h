@@ -131,6 +131,13 @@ class ClientEngine final : public session::User {
   // Ends the call with CANCELLED; its callback runs before Cancel() returns. If the request was sent, the engine also sends kCancel to
   // the server, as soon as there is credit. Returns false if the call has ended before.
   bool Cancel(uint64_t call_id);
+  // These two are for a call that a thread handed over to the thread that drives. StartLate(): `spec` has its deadline, and no timeout;
+  // `now_ns` is the time by the clock. EndUnstarted(): runs the callback of a call that could not be started.
+  absl::Status StartLate(const CallSpec& spec, int64_t now_ns) {
+    if (spec.deadline_ns <= now_ns) return DeadlineExceeded(spec, CallState::kFree);
+    return Start(spec);
+  }
+  void EndUnstarted(const Method& method, Callback* callback, const absl::Status& why);
 
   // Ends the call with `why` in the next Poll(), if it has not ended by then. If `why` is OK: with CANCELLED, as Cancel() does.
   void EndSoon(uint64_t call_id, absl::Status why) {
@@ -188,6 +195,8 @@ class ClientEngine final : public session::User {
   const absl::Status& last_error() const { return last_error_; }
   const std::string& server() const { return server_; }
   uint32_t outstanding() const { return table_.active(); }
+  // Returns whether `calls` more calls than now are in flight can be started. Any thread; the result may be out of date at once.
+  bool HasRoomFor(size_t calls) const { return table_.active() + calls <= table_.limit(); }
   base::Clock* clock() const { return clock_; }
   const ClientCounters& counters() const { return counters_; }
   const session::SessionCounters& session_counters() const { return sessions_.counters(); }

@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "examples/echo/echo.sluice.h"
-#include "google/protobuf/message_lite.h"
 #include "middleware/api/server.h"
+#include "tests/middleware/api/noticing.h"
 #include "tests/support/fake_stack.h"
 
 namespace sluice {
@@ -35,6 +35,7 @@ using examples::echo::SayRequest;
 using testing_support::FakeEndpoint;
 using testing_support::FakeNetwork;
 using testing_support::FakeStack;
+using testing_support::Noticing;
 
 class Echo final : public EchoServiceBase {
  public:
@@ -217,29 +218,6 @@ TEST_F(LeaseSleepTest, ACancelJustBeforeTheHolderSleeps) {
   }
   stuck.changed.notify_all();
 }
-
-// Does something once when its size is asked for.
-class Noticing final : public google::protobuf::MessageLite {
- public:
-  explicit Noticing(std::function<void()> when) : when_(std::move(when)) {}
-  std::string GetTypeName() const override { return "Noticing"; }
-  Noticing* New(google::protobuf::Arena*) const override { return new Noticing({}); }
-  void Clear() override {}
-  bool IsInitialized() const override { return true; }
-  void CheckTypeAndMergeFrom(const MessageLite&) override {}
-  size_t ByteSizeLong() const override {
-    if (const auto when = std::exchange(when_, {})) when();
-    return 0;
-  }
-  int GetCachedSize() const override { return 0; }
-  uint8_t* _InternalSerialize(uint8_t* at,
-                              google::protobuf::io::EpsCopyOutputStream*) const override {
-    return at;
-  }
-
- private:
-  mutable std::function<void()> when_;
-};
 
 // The thread that drives serialises the calls of others: meanwhile more of them may come.
 TEST(LeaseSubmissionTest, OtherThreadsAreNotLockedOutWhileACallIsStartedForOne) {
