@@ -54,8 +54,8 @@ struct FlowOptions {
   // Maximum number of messages that the other end has sent and this end has not consumed. Range: 1
   // to kMaxWindow.
   uint32_t window = 64;
-  // False: a message is consumed when OnMessage() returns. True: when Flow::Consume() is called, so
-  // that a slow reader slows down the sender.
+  // False: a message is consumed when OnMessage() returns, or before, when OnMessage() sends a message
+  // on this flow. True: when Flow::Consume() is called, so that a slow reader slows down the sender.
   bool manual_consume = false;
   // True: the peer reports delivery at once, and OnDelivered() follows. False: later, with other
   // messages of the peer.
