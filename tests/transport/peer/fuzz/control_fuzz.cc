@@ -15,6 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Bytes bytes = Input(data, size);
   Prefix prefix;
   if (!LoadPrefix(bytes.data(), bytes.size(), &prefix)) return 0;
+  ++accepted;
   std::array<std::byte, kPrefixBytes> again;
   StorePrefix(again.data(), prefix);
   Require(Hex(again) == Hex(bytes.first(kPrefixBytes)), "prefix read and written is the same");

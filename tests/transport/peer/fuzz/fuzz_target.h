@@ -20,6 +20,10 @@ inline Bytes Input(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const std::byte*>(data), size};
 }
 
+// Number of inputs that a decoder has accepted. The replay of a corpus fails if there is none: then the corpus is of another version,
+// and reaches no code behind the first check.
+inline uint64_t accepted = 0;
+
 // What must hold for any input; libFuzzer keeps the input that ends the process.
 inline void Require(bool holds, const char* what) {
   if (holds) return;

@@ -10,6 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Bytes bytes = Input(data, size);
   const auto hello = DecodeHello(bytes);
   if (!hello.ok()) return 0;
+  ++accepted;
   Require(hello->control_dctn <= kMaxQpn, "DCT number in range, or 0: without DC");
   // What was read says all that was written: made again, it is the same, the MAC apart.
   Secret secret;

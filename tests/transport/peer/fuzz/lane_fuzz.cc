@@ -43,6 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace sluice;
   const peer::Bytes bytes = peer::Input(data, size);
   if (const auto ask = lane::LoadAsk(bytes)) {
+    ++peer::accepted;
     std::array<std::byte, lane::kAskBytes> again;
     lane::Store(*ask, again.data());
     peer::Require(peer::Hex(again) == peer::Hex(bytes), "an ask read and written is the same");
@@ -51,6 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                   "a lane has slots");
   }
   if (const auto answer = lane::LoadAnswer(bytes)) {
+    ++peer::accepted;
     std::array<std::byte, lane::kAnswerBytes> again;
     lane::Store(*answer, again.data());
     peer::Require(peer::Hex(again) == peer::Hex(bytes), "an answer read and written is the same");

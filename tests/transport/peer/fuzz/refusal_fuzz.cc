@@ -17,6 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const auto cookie = CookieIn(Input(data, size));
   if (cookie.has_value()) {
+    ++accepted;
     const auto again = EncodeRefusal(*cookie);
     Require(Hex(again) == Hex(Input(data, size).first(again.size())),
             "a cookie read and written is the same");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // usage: replay FOLDER
-// Runs a fuzz target over the kept corpus, and over every truncation of each input.
+// Runs a fuzz target over the kept corpus, and over every truncation of each input. Fails if the decoder accepts none of them.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
     }
     ++inputs;
   }
-  std::printf("%d inputs\n", inputs);
-  return inputs == 0 ? 1 : 0;
+  std::printf("%d inputs, with their truncations %llu accepted\n", inputs,
+              static_cast<unsigned long long>(sluice::peer::accepted));
+  return inputs == 0 || sluice::peer::accepted == 0 ? 1 : 0;
 }

@@ -12,6 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto context = TraceContext::Parse(text);
   if (!context.has_value()) return 0;
+  ++sluice::peer::accepted;
   using sluice::peer::Require;
   Require((context->trace_id[0] | context->trace_id[1]) != 0 && context->span_id != 0,
           "a trace and a span have numbers");

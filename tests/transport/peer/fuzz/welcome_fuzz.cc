@@ -24,6 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Seal(Derive(session, "welcome"), {}, bytes.subspan(kClear, kPlain), sealed.data() + kClear);
   const auto welcome = DecodeWelcome(sealed, kHello, kSecrets.own(), &keys);
   if (!welcome.ok()) return 0;
+  ++accepted;
   Require(welcome->access.token != 0, "token is not zero");
   Require(welcome->greeting.secret_id == kSecrets.own().id, "secret is the one asked with");
   const WelcomeMessage again =
