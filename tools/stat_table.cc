@@ -127,19 +127,12 @@ void AddCalls(const LookReply& look, std::string* text) {
 
 // Those that tell of trouble, when there is some.
 void AddTrouble(const LookReply& look, std::string* text) {
-  static const std::set<std::string> kTrouble = {"refused",
-                                                 "overflows",
-                                                 "protocol_errors",
-                                                 "requests_failed",
-                                                 "stream_resets",
-                                                 "queue_recoveries",
-                                                 "silent_peers",
-                                                 "handshakes_unauthenticated",
-                                                 "handshakes_full",
-                                                 "replies_lost",
-                                                 "unknown_methods",
-                                                 "receive_errors",
-                                                 "qp_numbers_exhausted"};
+  static const std::set<std::string> kTrouble = {
+      "refused",         "overflows",           "protocol_errors",
+      "requests_failed", "stream_resets",       "queue_recoveries",
+      "silent_peers",    "over_credit",         "handshakes_unauthenticated",
+      "handshakes_full", "replies_lost",        "unknown_methods",
+      "receive_errors",  "qp_numbers_exhausted"};
   std::string trouble;
   for (const introspection::v1::Count& count : look.counts()) {
     if (count.value() != 0 && kTrouble.contains(count.name())) {

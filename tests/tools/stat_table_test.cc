@@ -4,6 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_split.h"
 #include "google/protobuf/text_format.h"
 
 namespace sluice::tools {
@@ -65,6 +71,27 @@ TEST(StatTableTest, ShowsWhatCameBetween) {
   EXPECT_THAT(table, HasSubstr("took 250.0 ms, OK, 1000.0 us ago"));
   EXPECT_THAT(table, HasSubstr("for 2000.0 ms, no deadline"));
   EXPECT_THAT(table, Not(HasSubstr("trouble"))) << "the reset came before";
+}
+
+// Both have the list, the page in JavaScript.
+TEST(StatTableTest, ShowsTheCountersThatTheStatusPageCallsTrouble) {
+  std::ifstream file("middleware/services/status_page.html");
+  const std::string page(std::istreambuf_iterator<char>(file), {});
+  const size_t begin = page.find("const TROUBLE = [");
+  ASSERT_NE(begin, std::string::npos);
+  const std::string list = page.substr(begin, page.find(']', begin) - begin);
+  const std::vector<std::string> parts = absl::StrSplit(list, '"');
+  ASSERT_GE(parts.size(), 21u);
+  LookReply look;
+  for (size_t i = 1; i < parts.size(); i += 2) {
+    introspection::v1::Count* const count = look.add_counts();
+    count->set_name(parts[i]);
+    count->set_value(1);
+  }
+  const std::string table = StatTable(look, 2.0);
+  for (const introspection::v1::Count& count : look.counts()) {
+    EXPECT_THAT(table, HasSubstr("\n  " + count.name() + " ")) << "missing in kTrouble";
+  }
 }
 
 TEST(StatTableTest, SeveralPollersAreListedAndOneIsNot) {
