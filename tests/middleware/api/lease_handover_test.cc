@@ -184,6 +184,7 @@ TEST_F(LeaseHandOverTest, CallbackOfAnotherThreadsCallDoesNotRunInsideAStart) {
   EXPECT_TRUE(call.Start(channel.get(), first).ok());
   while (!ended) std::this_thread::yield();
   EXPECT_NE(ended_on, std::this_thread::get_id());
+  channel.reset();  // ends the first call
 }
 
 TEST_F(LeaseHandOverTest, ChannelThatLeavesItsRuntimeEndsWhatWasHandedOver) {
