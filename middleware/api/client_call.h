@@ -30,9 +30,10 @@ namespace sluice {
 using CallCallback = call::Callback;
 
 // Starts a call. OK: `done` runs once; request, reply and context must stay valid until then. Other
-// status: `done` does not run. If another thread drives, that thread starts the call, and this function
-// does not wait for it: `done` then gets the error if the call cannot be started (UNAVAILABLE,
-// INVALID_ARGUMENT, DEADLINE_EXCEEDED, or RESOURCE_EXHAUSTED).
+// status: `done` does not run. If another thread drives, that thread starts the call, and `done` gets
+// the error if it cannot be started (UNAVAILABLE, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, CANCELLED).
+// This function waits for that thread only if the call has a stop token, the channel has interceptors,
+// or max_outstanding_calls or 1,024 handed-over calls are reached.
 absl::Status StartCall(Channel* channel, const Method& method, CallContext& context,
                        const google::protobuf::MessageLite& request,
                        google::protobuf::MessageLite* reply, CallCallback&& done);

@@ -48,14 +48,7 @@ absl::Status Lease::Call(Seat* seat, call::CallSpec* one) {
   waiter.spec = &spec;
   if (!Acquire(&waiter, spec.timeout_ns)) {
     if (waiter.done) return std::move(waiter.status);
-    return base::Error(absl::StatusCode::kDeadlineExceeded,
-                       absl::StrCat("deadline of ", spec.method->full_name, " exceeded"),
-                       {.layer = "api",
-                        .peer = seat->engine_->server(),
-                        .operation = spec.method->full_name,
-                        .cause = "the thread that drives the channel did not start it in time",
-                        .remedy = "look for a callback that blocks, or give it more time",
-                        .retry_safe = true});
+    return seat->engine_->StartedTooLate(*spec.method);
   }
   if (!waiter.started) {
     Enter(seat);

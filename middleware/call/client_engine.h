@@ -134,9 +134,10 @@ class ClientEngine final : public session::User {
   // These two are for a call that a thread handed over to the thread that drives. StartLate(): `spec` has its deadline, and no timeout;
   // `now_ns` is the time by the clock. EndUnstarted(): runs the callback of a call that could not be started.
   absl::Status StartLate(const CallSpec& spec, int64_t now_ns) {
-    if (spec.deadline_ns <= now_ns) return DeadlineExceeded(spec, CallState::kFree);
-    return Start(spec);
+    return spec.deadline_ns <= now_ns ? StartedTooLate(*spec.method) : Start(spec);
   }
+  // Returns the error of a call that the thread that drives did not start before its deadline.
+  absl::Status StartedTooLate(const Method& method) const;
   void EndUnstarted(const Method& method, Callback* callback, const absl::Status& why);
 
   // Ends the call with `why` in the next Poll(), if it has not ended by then. If `why` is OK: with CANCELLED, as Cancel() does.

@@ -68,6 +68,17 @@ absl::Status ClientEngine::NotConnected(std::string_view operation) const {
        .retry_safe = true});
 }
 
+absl::Status ClientEngine::StartedTooLate(const Method& method) const {
+  return base::Error(absl::StatusCode::kDeadlineExceeded,
+                     absl::StrCat("deadline of ", method.full_name, " exceeded"),
+                     {.layer = "call",
+                      .peer = server_,
+                      .operation = method.full_name,
+                      .cause = "the thread that drives the channel did not start it in time",
+                      .remedy = "look for a callback that blocks, or give it more time",
+                      .retry_safe = true});
+}
+
 absl::Status ClientEngine::DeadlineExceeded(const CallSpec& spec, CallState state,
                                             uint32_t attempt) const {
   std::string cause = "the reply did not arrive in time";

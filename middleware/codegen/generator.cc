@@ -229,23 +229,25 @@ void PrintServerClass(const ServiceDescriptor* service, bool co, Printer* out) {
 }
 
 void PrintUnaryClientMethod(const MethodDescriptor* method, Printer* out) {
-  out->Print(Of(method),
-             "\n$comment$"
-             "  ::absl::StatusOr<$reply$> $method$(\n"
-             "      ::sluice::CallContext& context, const $request$& request) const;\n"
-             "  // The same with a reply of the caller, whose memory is reused.\n"
-             "  ::absl::Status $method$(::sluice::CallContext& context,\n"
-             "      const $request$& request, $reply$* reply) const;\n"
-             "  // The same without blocking. `done` runs once, on the thread that drives the\n"
-             "  // channel. All arguments must stay valid until then. If the status is not OK,\n"
-             "  // the call was not started, and `done` does not run.\n"
-             "  ::absl::Status Start$method$(::sluice::CallContext& context,\n"
-             "      const $request$& request, $reply$* reply, ::sluice::CallCallback done) const;\n"
-             "  // The same for co_await; gives an absl::StatusOr<$reply$>.\n"
-             "  ::sluice::CallAwaiter<$reply$> Co$method$(\n"
-             "      ::sluice::CallContext& context, const $request$& request) const;\n"
-             "  // For Channel::StartCall().\n"
-             "  static const ::sluice::Method& $method$Method();\n");
+  out->Print(
+      Of(method),
+      "\n$comment$"
+      "  ::absl::StatusOr<$reply$> $method$(\n"
+      "      ::sluice::CallContext& context, const $request$& request) const;\n"
+      "  // The same with a reply of the caller, whose memory is reused.\n"
+      "  ::absl::Status $method$(::sluice::CallContext& context,\n"
+      "      const $request$& request, $reply$* reply) const;\n"
+      "  // The same without blocking. `done` runs once, on the thread that drives the\n"
+      "  // channel. All arguments must stay valid until then. If the status is not OK,\n"
+      "  // the call was not started, and `done` does not run. OK does not mean that it was\n"
+      "  // started: `done` may get that error.\n"
+      "  ::absl::Status Start$method$(::sluice::CallContext& context,\n"
+      "      const $request$& request, $reply$* reply, ::sluice::CallCallback done) const;\n"
+      "  // The same for co_await; gives an absl::StatusOr<$reply$>.\n"
+      "  ::sluice::CallAwaiter<$reply$> Co$method$(\n"
+      "      ::sluice::CallContext& context, const $request$& request) const;\n"
+      "  // For Channel::StartCall().\n"
+      "  static const ::sluice::Method& $method$Method();\n");
 }
 
 // Returns the class of the client's side of a stream.

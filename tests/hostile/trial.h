@@ -6,8 +6,8 @@
 //   no crash            the sanitizers' and the assertions'
 //   nothing lost        each call of an honest client ends once, with OK and its own bytes; each number of its stream comes back
 //                       once, in order; no honest client loses its connection
-//   time                p99 of the honest calls is at most 1.5 times that of the same world without the hostile peer, and the time that the
-//                       server needs for the hostile peer's credits, or, after a flood, for a full receive queue
+//   time                p99 of the honest calls is at most 1.5 times that of the same world without the hostile peer; a slow server may be
+//                       late by the time for the hostile peer's credits, and any server after a flood by that for a full receive queue
 //   memory              what one pass of the server allocates, and what the hostile peer leaves behind, are bounded
 //   work                things that the server's passes do, and entries that it looks at within one, for each message that comes
 //   the end             each connection of the hostile peer is ended, with a reason; a new honest client is welcome

@@ -9,8 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "google/protobuf/text_format.h"
+#include "middleware/services/counter_table.h"
 
 namespace sluice::tools {
 namespace stat_table_test {
@@ -92,6 +95,16 @@ TEST(StatTableTest, ShowsTheCountersThatTheStatusPageCallsTrouble) {
   for (const introspection::v1::Count& count : look.counts()) {
     EXPECT_THAT(table, HasSubstr("\n  " + count.name() + " ")) << "missing in kTrouble";
   }
+  // And no other counter of a server.
+  LookReply others;
+  for (const Reading& reading : ReadCounters(ServerSnapshot())) {
+    if (absl::StrContains(list, absl::StrCat("\"", reading.name, "\""))) continue;
+    introspection::v1::Count* const count = others.add_counts();
+    count->set_name(reading.name);
+    count->set_value(1);
+  }
+  EXPECT_GE(others.counts_size(), 20);
+  EXPECT_THAT(StatTable(others, 2.0), Not(HasSubstr("trouble")));
 }
 
 TEST(StatTableTest, SeveralPollersAreListedAndOneIsNot) {

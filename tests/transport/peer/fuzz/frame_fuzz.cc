@@ -25,9 +25,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (frame::Complete(&header, payload) != frame::Fault::kNone) return 0;
   } else {
     if (frame::Decode(bytes, &header) != frame::Fault::kNone) return 0;
+    ++peer::accepted;
     payload = bytes.subspan(frame::kHeaderBytes);
   }
-  ++peer::accepted;
   peer::Require(header.payload_bytes == payload.size(), "a payload is what follows the header");
   if (header.flags & frame::kFlagLarge) {
     const frame::Place place = frame::PlaceIn(payload);
