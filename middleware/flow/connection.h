@@ -14,6 +14,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "middleware/flow/flow_table.h"
@@ -21,38 +22,57 @@
 
 namespace sluice::flow {
 
-// The flows of the messages in flight, in the order of sending. Grows up to the peer's credits, and never shrinks.
+// The flows of the messages in flight, in the order of sending. Messages of one flow that follow each other are one run. Grows up to the
+// peer's credits, and never shrinks.
 class UnderWay {
  public:
-  struct Entry {
-    uint32_t index = kNone;  // kNone: a message without data of a flow
+  struct Run {
+    uint32_t index = kNone;  // kNone: messages without data of a flow
     uint32_t generation = 0;
+    uint32_t messages = 0;
   };
 
-  void Push(Entry entry) {
-    if (count_ == ring_.size()) Grow();
-    ring_[(head_ + count_++) & (ring_.size() - 1)] = entry;
+  void Push(uint32_t index, uint32_t generation) {
+    ++messages_;
+    if (last_.index != index || last_.generation != generation) Begin(index, generation);
+    ++last_.messages;
   }
-  // Call only if size() is not 0.
-  Entry Pop() {
-    const Entry entry = ring_[head_];
-    head_ = (head_ + 1) & (ring_.size() - 1);
-    --count_;
-    return entry;
+  // Removes at most `most` messages of the first run, and returns them. Call only if size() and `most` are not 0.
+  Run Pop(uint32_t most) {
+    Run& first = runs_ == 0 ? last_ : ring_[head_];
+    Run popped = first;
+    popped.messages = std::min(popped.messages, most);
+    first.messages -= popped.messages;
+    messages_ -= popped.messages;
+    if (first.messages == 0 && runs_ != 0) {
+      head_ = (head_ + 1) & (ring_.size() - 1);
+      --runs_;
+    }
+    return popped;
   }
-  size_t size() const { return count_; }
+  // Returns the number of messages.
+  uint32_t size() const { return messages_; }
 
  private:
+  [[gnu::noinline]] void Begin(uint32_t index, uint32_t generation) {
+    if (last_.messages != 0) {
+      if (runs_ == ring_.size()) Grow();
+      ring_[(head_ + runs_++) & (ring_.size() - 1)] = last_;
+    }
+    last_ = {index, generation, 0};
+  }
   void Grow() {
-    std::vector<Entry> grown(std::max<size_t>(16, ring_.size() * 2));
-    for (size_t i = 0; i < count_; ++i) grown[i] = ring_[(head_ + i) & (ring_.size() - 1)];
+    std::vector<Run> grown(std::max<size_t>(16, ring_.size() * 2));
+    for (size_t i = 0; i < runs_; ++i) grown[i] = ring_[(head_ + i) & (ring_.size() - 1)];
     ring_ = std::move(grown);
     head_ = 0;
   }
 
-  std::vector<Entry> ring_;
+  Run last_;               // behind those of the ring; may have no messages
+  std::vector<Run> ring_;  // each has messages
   size_t head_ = 0;
-  size_t count_ = 0;
+  size_t runs_ = 0;
+  uint32_t messages_ = 0;
 };
 
 class Turns {

@@ -1,21 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "middleware/flow/flow.h"
 
-#include <cstring>
-
 #include "middleware/flow/flow_engine.h"
 
 namespace sluice::flow {
 
 absl::Status Flow::Send(std::span<const std::byte> message) const {
-  const auto bytes = static_cast<uint32_t>(std::min<size_t>(message.size(), UINT32_MAX));
-  auto buffer = Reserve(bytes);
-  if (!buffer.ok()) return buffer.status();
-  if (bytes > 0) std::memcpy(buffer->data, message.data(), bytes);
-  Commit(*buffer, bytes);
-  return absl::OkStatus();
+  return engine_->Send(*this, message);
 }
-
 absl::StatusOr<FlowBuffer> Flow::Reserve(uint32_t bytes) const {
   return engine_->Reserve(*this, bytes);
 }

@@ -120,17 +120,6 @@ absl::StatusOr<Connection*> FlowEngine::Dial(const std::string& host, uint16_t p
   return connection.get();
 }
 
-Connection* FlowEngine::FindAny(endpoint::PeerId peer) {
-  if (peer.index >= connections_.size()) return nullptr;
-  Connection* connection = connections_[peer.index].get();
-  return connection != nullptr && connection->peer == peer ? connection : nullptr;
-}
-
-Connection* FlowEngine::Find(endpoint::PeerId peer) {
-  Connection* connection = FindAny(peer);
-  return connection != nullptr && !connection->ending ? connection : nullptr;
-}
-
 uint32_t FlowEngine::NewFlow(Connection& connection, FlowEvent event, const FlowOptions& options,
                              Priority priority) {
   const uint32_t index = table_.Take();
@@ -193,6 +182,31 @@ void FlowEngine::CloseFlow(const Flow& flow, const absl::Status& why) {
 
 // ---- Sending
 
+// Nearly all messages take the first part: one that is not large, of an open flow, while no flow waits for the peer.
+absl::Status FlowEngine::Send(const Flow& flow, std::span<const std::byte> message) {
+  Record* const record = Find(flow);
+  if (record != nullptr && record->state == FlowState::kOpen && record->has_window() &&
+      (record->owed & kOweAccept) == 0) [[likely]] {
+    Connection& connection = ConnectionOf(*record);
+    if (connection.writers == 0 && !connection.blocked && !connection.ending &&
+        message.size() <= connection.eager_bytes) [[likely]] {
+      const auto bytes = static_cast<uint32_t>(message.size());
+      const auto place = sessions_.Reserve(connection.peer, bytes);
+      if (!place.ok()) [[unlikely]]
+        return Refused(connection, flow.index_, place.status());
+      if (bytes > 0) std::memcpy(place->data, message.data(), bytes);
+      SendData(flow.index_, *record, connection, *place, bytes);
+      return absl::OkStatus();
+    }
+  }
+  const auto bytes = static_cast<uint32_t>(std::min<size_t>(message.size(), UINT32_MAX));
+  const auto buffer = Reserve(flow, bytes);
+  if (!buffer.ok()) return buffer.status();
+  if (bytes > 0) std::memcpy(buffer->data, message.data(), bytes);
+  Commit(flow, *buffer, bytes);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<FlowBuffer> FlowEngine::Reserve(const Flow& flow, uint32_t bytes) {
   Record* record = Find(flow);
   if (record == nullptr) return not_open_;
@@ -224,10 +238,15 @@ absl::StatusOr<FlowBuffer> FlowEngine::Reserve(const Flow& flow, uint32_t bytes)
   }
   const auto buffer = sessions_.Reserve(connection.peer, bytes);
   if (buffer.ok()) return FlowBuffer{buffer->data, bytes, *buffer};
-  if (!absl::IsResourceExhausted(buffer.status())) return buffer.status();
-  connection.blocked = true;
-  WaitForTurn(connection, flow.index_);
-  return buffer.status();
+  return Refused(connection, flow.index_, buffer.status());
+}
+
+absl::Status FlowEngine::Refused(Connection& connection, uint32_t index, const absl::Status& why) {
+  if (absl::IsResourceExhausted(why)) {
+    connection.blocked = true;
+    WaitForTurn(connection, index);
+  }
+  return why;
 }
 
 void FlowEngine::WaitForTurn(Connection& connection, uint32_t index) {
@@ -244,17 +263,22 @@ void FlowEngine::Commit(const Flow& flow, const FlowBuffer& buffer, uint32_t byt
   Connection& connection = ConnectionOf(*record);
   if (record->state != FlowState::kOpen || connection.ending) return Cancel(flow, buffer);
   assert(bytes <= buffer.capacity_bytes);
-  frame::Header header;
-  header.kind = frame::Kind::kFlowData;
-  header.flow_id = record->remote;
-  header.flow_window = record->told = record->consumed + record->window;
-  header.payload_bytes = bytes;
-  record->owed &= static_cast<uint8_t>(~kOweWindow);  // this message reports it
-  ++record->sent;
-  sessions_.Commit(connection.peer, buffer.place, header, record->report_delivery);
-  connection.under_way.Push({flow.index_, flow.generation_});
+  SendData(flow.index_, *record, connection, buffer.place, bytes);
+}
+
+void FlowEngine::SendData(uint32_t index, Record& record, Connection& connection,
+                          const endpoint::SendBuffer& buffer, uint32_t bytes) {
+  record.told = record.consumed + record.window;
+  record.owed &= static_cast<uint8_t>(~kOweWindow);  // this message reports it
+  ++record.sent;
+  sessions_.CommitPlain(
+      connection.peer, buffer,
+      frame::FlowDataHeader{
+          .flow_id = record.remote, .flow_window = record.told, .payload_bytes = bytes},
+      record.report_delivery);
+  connection.under_way.Push(index, record.generation);
   ++counters_.messages_sent;
-  if (served_ == flow.index_ && turn_left_ > 0) --turn_left_;
+  if (served_ == index && turn_left_ > 0) --turn_left_;
 }
 
 void FlowEngine::Cancel(const Flow& flow, const FlowBuffer& buffer) {
@@ -266,8 +290,7 @@ void FlowEngine::Consume(const Flow& flow, uint32_t messages) {
   if (record == nullptr || record->state != FlowState::kOpen) return;
   assert(messages <= static_cast<uint32_t>(record->received) - record->consumed);
   record->consumed += messages;
-  const uint32_t unsaid = record->consumed + record->window - record->told;
-  if (unsaid >= std::max(1u, record->window / 2)) Owe(flow.index_, kOweWindow);
+  ReportWindow(flow.index_, *record);
 }
 
 // ---- Turns
@@ -326,7 +349,7 @@ int FlowEngine::Serve(Connection& connection) {
     const Priority priority = record.priority;
     const bool writes = record.waits_for_turn;
     const uint32_t quota = connection.turns.quota(priority);
-    const size_t before = connection.under_way.size();
+    const uint32_t before = connection.under_way.size();
     Unlink(connection, index);
     const uint32_t generation = record.generation;
     const bool said = Say(connection, index);
@@ -346,7 +369,7 @@ int FlowEngine::Serve(Connection& connection) {
       // The handler may have opened a flow to a new peer that has taken the place of this connection.
       if (connections_[connection.peer.index].get() != &connection) return served;
     }
-    connection.turns.Charge(priority, static_cast<uint32_t>(connection.under_way.size() - before));
+    connection.turns.Charge(priority, connection.under_way.size() - before);
   }
   return served;
 }
@@ -390,7 +413,7 @@ bool FlowEngine::Say(Connection& connection, uint32_t index) {
     }
     std::memcpy(buffer->data, payload.data(), payload.size());
     sessions_.Commit(connection.peer, *buffer, header);
-    connection.under_way.Push({});
+    connection.under_way.Push(kNone, 0);
     ++counters_.control_sent;
     record.owed &= static_cast<uint8_t>(~owed);
     if (owed == kOweOpen) names_.erase(index);

@@ -110,15 +110,33 @@ class FlowEngine final : public session::User {
   Flow NameOf(uint32_t index) { return {this, index, table_[index].generation}; }
   Connection& ConnectionOf(const Record& record) { return *connections_[record.connection]; }
   // Returns nullptr if the peer is down, or will be disconnected at the end of the pass.
-  Connection* Find(endpoint::PeerId peer);
+  Connection* Find(endpoint::PeerId peer) {
+    Connection* const connection = FindAny(peer);
+    return connection != nullptr && !connection->ending ? connection : nullptr;
+  }
   // As Find(), but also finds a peer that will be disconnected at the end of the pass.
-  Connection* FindAny(endpoint::PeerId peer);
+  Connection* FindAny(endpoint::PeerId peer) {
+    if (peer.index >= connections_.size()) return nullptr;
+    Connection* const connection = connections_[peer.index].get();
+    return connection != nullptr && connection->peer == peer ? connection : nullptr;
+  }
   absl::StatusOr<Connection*> Dial(const std::string& host, uint16_t port);
 
+  absl::Status Send(const Flow& flow, std::span<const std::byte> message);
   absl::StatusOr<FlowBuffer> Reserve(const Flow& flow, uint32_t bytes);
   void Commit(const Flow& flow, const FlowBuffer& buffer, uint32_t bytes);
+  // Returns `why`, the session layer's refusal of a message. If OnWritable() follows, the flow waits for it.
+  absl::Status Refused(Connection& connection, uint32_t index, const absl::Status& why);
+  // Sends a message of an open flow.
+  void SendData(uint32_t index, Record& record, Connection& connection,
+                const endpoint::SendBuffer& buffer, uint32_t bytes);
   void Cancel(const Flow& flow, const FlowBuffer& buffer);
   void Consume(const Flow& flow, uint32_t messages);
+  // Sends the window of an open flow if the peer has used half of it, and no message of this side has reported it.
+  void ReportWindow(uint32_t index, const Record& record) {
+    const uint32_t unsaid = record.consumed + record.window - record.told;
+    if (unsaid >= std::max(1u, record.window / 2)) Owe(index, kOweWindow);
+  }
   void CloseFlow(const Flow& flow, const absl::Status& why);
   // Puts the flow in line; OnWritable() follows.
   void WaitForTurn(Connection& connection, uint32_t index);
@@ -142,15 +160,18 @@ class FlowEngine final : public session::User {
   bool Say(Connection& connection, uint32_t index);
 
   // ---- flow_reception.cc: messages and events of peers
-  // Each function returns an error text, which ends the connection, or nullptr if the message is valid.
+  // Each function that returns a text returns an error, which ends the connection, or nullptr if the message is valid.
+  void OnOtherMessage(Connection& connection, const frame::Header& header,
+                      std::span<const std::byte> payload);
   const char* Take(Record& record, const frame::Header& header, std::span<const std::byte> payload);
   const char* TakeOpen(Connection& connection, const frame::Header& header,
                        std::span<const std::byte> payload);
   const char* TakeAccept(Record& record, uint32_t index, const frame::Header& header);
-  const char* TakeData(Record& record, uint32_t index, std::span<const std::byte> payload);
+  const char* TakeData(Record& record, uint32_t index, uint32_t window,
+                       std::span<const std::byte> payload);
   const char* TakeClose(Record& record, uint32_t index, const frame::Header& header,
                         std::span<const std::byte> payload);
-  bool TakeWindow(uint32_t index, uint32_t window);
+  bool TakeWindow(Record& record, uint32_t index, uint32_t window);
   void Refuse(Connection& connection, uint32_t remote, const absl::Status& why);
   // Ensures that there is a place for a refusal. Returns false if this connection must end for that.
   bool MakeRoomToRefuse(Connection& connection);
@@ -186,7 +207,7 @@ class FlowEngine final : public session::User {
   uint32_t refusals_ = 0;         // refused flows whose refusal is not sent yet
   std::vector<uint32_t> active_;  // connections with a flow in line
   std::vector<uint32_t> serving_now_;
-  std::vector<UnderWay::Entry> touched_;
+  std::vector<UnderWay::Run> touched_;
   struct Ending {
     endpoint::PeerId peer;
     absl::Status why;

@@ -17,6 +17,8 @@ constexpr uint32_t kMaxRefusals = 1024;
 constexpr const char* kUnanswered =
     "the peer opens more flows than this side has credits to answer";
 
+constexpr const char* kWindowOutOfRange = "window out of range";
+
 bool SeesMessages(FlowState state) {
   return state == FlowState::kOpen || state == FlowState::kClosing ||
          state == FlowState::kLingering;
@@ -58,20 +60,27 @@ void FlowEngine::OnWritable(endpoint::PeerId peer) {
 void FlowEngine::OnDelivered(endpoint::PeerId peer, uint32_t sequence) {
   Connection* connection = Find(peer);
   if (connection == nullptr) return;
-  for (; connection->acknowledged != sequence; ++connection->acknowledged) {
-    const UnderWay::Entry entry = connection->under_way.Pop();
-    Record* record = entry.index == kNone ? nullptr : table_.Find(entry.index, entry.generation);
+  uint32_t left = sequence - connection->acknowledged;
+  connection->acknowledged = sequence;
+  while (left > 0) {
+    const UnderWay::Run run = connection->under_way.Pop(left);
+    left -= run.messages;
+    Record* record = run.index == kNone ? nullptr : table_.Find(run.index, run.generation);
     if (record == nullptr) continue;
-    ++record->delivered;
-    if (!record->touched) touched_.push_back(entry);
+    record->delivered += run.messages;
+    if (left == 0 && touched_.empty()) {  // all are of one flow
+      if (record->handler == nullptr) return;
+      return record->handler->OnDelivered(NameOf(run.index), record->delivered);
+    }
+    if (!record->touched) touched_.push_back(run);
     record->touched = true;
   }
-  for (const UnderWay::Entry& entry : touched_) {
-    Record* record = table_.Find(entry.index, entry.generation);
+  for (const UnderWay::Run& run : touched_) {
+    Record* record = table_.Find(run.index, run.generation);
     if (record == nullptr) continue;
     record->touched = false;
     if (record->handler != nullptr) {
-      record->handler->OnDelivered(NameOf(entry.index), record->delivered);
+      record->handler->OnDelivered(NameOf(run.index), record->delivered);
     }
   }
   touched_.clear();
@@ -190,11 +199,27 @@ void FlowEngine::Close() {
 
 void FlowEngine::OnMessage(endpoint::PeerId peer, const frame::Header& header,
                            std::span<const std::byte> payload) {
-  Connection* connection = Find(peer);
+  Connection* const connection = Find(peer);
   if (connection == nullptr) return;  // disconnected by this side
+  if (header.kind != frame::Kind::kFlowData) [[unlikely]]
+    return OnOtherMessage(*connection, header, payload);
+  Record* const record = table_.Find(header.flow_id);
+  if (record == nullptr || record->connection != peer.index || record->state != FlowState::kOpen ||
+      (record->owed & kOweAccept) != 0) [[unlikely]] {
+    return OnOtherMessage(*connection, header, payload);
+  }
+  const char* const fault = TakeData(*record, header.flow_id, header.flow_window, payload);
+  if (fault != nullptr) [[unlikely]]
+    OnProtocolError(peer, "wrong message", fault);
+}
+
+// Handles the messages that are not data of an open flow.
+void FlowEngine::OnOtherMessage(Connection& connection, const frame::Header& header,
+                                std::span<const std::byte> payload) {
+  const endpoint::PeerId peer = connection.peer;
   const char* fault = nullptr;
   if (header.kind == frame::Kind::kFlowOpen) {
-    fault = TakeOpen(*connection, header, payload);
+    fault = TakeOpen(connection, header, payload);
   } else if (header.kind < frame::Kind::kFlowOpen) {
     fault = "the peer made a call; calls need a Server, not a Messenger";
   } else {
@@ -220,8 +245,10 @@ const char* FlowEngine::Take(Record& record, const frame::Header& header,
       return TakeClose(record, index, header, payload);
     default:
       if (!SeesMessages(record.state)) return "a flow that it has not accepted, or has closed";
-      if (!TakeWindow(index, header.flow_window)) return "window out of range";
-      return header.kind == frame::Kind::kFlowData ? TakeData(record, index, payload) : nullptr;
+      if (header.kind == frame::Kind::kFlowData) {
+        return TakeData(record, index, header.flow_window, payload);
+      }
+      return TakeWindow(record, index, header.flow_window) ? nullptr : kWindowOutOfRange;
   }
 }
 
@@ -229,7 +256,7 @@ const char* FlowEngine::TakeOpen(Connection& connection, const frame::Header& he
                                  std::span<const std::byte> payload) {
   const auto priority = static_cast<uint8_t>(payload[0]);
   if (priority >= kPriorities) return "unknown priority";
-  if (header.flow_window > kMaxWindow) return "window out of range";
+  if (header.flow_window > kMaxWindow) return kWindowOutOfRange;
   if (!MakeRoomToRefuse(connection)) return kUnanswered;
   const std::string name(reinterpret_cast<const char*>(payload.data()) + 1, payload.size() - 1);
   const auto remote = static_cast<uint32_t>(header.call_id);
@@ -317,7 +344,7 @@ const char* FlowEngine::TakeAccept(Record& record, uint32_t index, const frame::
     return "a flow is accepted that is not being opened";
   }
   record.remote = static_cast<uint32_t>(header.call_id);
-  if (!TakeWindow(index, header.flow_window)) return "window out of range";
+  if (!TakeWindow(record, index, header.flow_window)) return kWindowOutOfRange;
   if (record.state == FlowState::kOpen) {
     record.handler->OnOpen(NameOf(index));
   } else {
@@ -326,8 +353,9 @@ const char* FlowEngine::TakeAccept(Record& record, uint32_t index, const frame::
   return nullptr;
 }
 
-const char* FlowEngine::TakeData(Record& record, uint32_t index,
+const char* FlowEngine::TakeData(Record& record, uint32_t index, uint32_t window,
                                  std::span<const std::byte> payload) {
+  if (!TakeWindow(record, index, window)) return kWindowOutOfRange;
   if (record.told == static_cast<uint32_t>(record.received)) return "more than the flow's window";
   if (record.state != FlowState::kOpen) {  // closed: drop the message
     --record.told;
@@ -335,12 +363,14 @@ const char* FlowEngine::TakeData(Record& record, uint32_t index,
   }
   ++record.received;
   ++counters_.messages_received;
-  const Flow flow = NameOf(index);
+  const Flow flow = {this, index, record.generation};
   // Counted before the handler runs, so that a message which the handler sends carries the whole window.
   const bool consumed = !record.manual_consume;
   if (consumed) ++record.consumed;
   record.handler->OnMessage(flow, payload);
-  if (consumed) Consume(flow, 0);
+  if (!consumed) return nullptr;
+  const Record* const now = Find(flow);  // the handler may have closed it
+  if (now != nullptr && now->state == FlowState::kOpen) ReportWindow(index, *now);
   return nullptr;
 }
 
@@ -361,8 +391,7 @@ const char* FlowEngine::TakeClose(Record& record, uint32_t index, const frame::H
   return nullptr;
 }
 
-bool FlowEngine::TakeWindow(uint32_t index, uint32_t window) {
-  Record& record = table_[index];
+bool FlowEngine::TakeWindow(Record& record, uint32_t index, uint32_t window) {
   if (window - record.send_limit > kMaxWindow) return false;  // less than before, or too much more
   if (window - static_cast<uint32_t>(record.sent) > kMaxWindow) return false;
   record.send_limit = window;

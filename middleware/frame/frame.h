@@ -166,6 +166,18 @@ inline Header HeaderOf(const PlainHeader& plain) {
           .timeout_ns = plain.timeout_ns,
           .payload_bytes = plain.payload_bytes};
 }
+// The fields of a kFlowData message without flags.
+struct FlowDataHeader {
+  uint32_t flow_id = 0;
+  uint32_t flow_window = 0;
+  uint32_t payload_bytes = 0;
+};
+inline Header HeaderOf(const FlowDataHeader& data) {
+  return {.kind = Kind::kFlowData,
+          .flow_id = data.flow_id,
+          .flow_window = data.flow_window,
+          .payload_bytes = data.payload_bytes};
+}
 
 // Location of a large message in the memory of its sender.
 struct Place {
@@ -225,6 +237,7 @@ inline void Encode(const Header& header, std::byte* destination) {
 
 // As Encode(HeaderOf(plain)), with the sequence number.
 inline void EncodePlain(const PlainHeader& plain, uint32_t sequence, std::byte* destination);
+inline void EncodePlain(const FlowDataHeader& data, uint32_t sequence, std::byte* destination);
 
 // Reads and checks a message. If the result is kNone, `header` is filled, and bytes.subspan(kHeaderBytes) is the payload.
 inline Fault Decode(std::span<const std::byte> bytes, Header* header);
@@ -263,8 +276,8 @@ std::byte* PutSomeAttachment(std::span<const std::byte> attachment, Header& head
 // Returns the first 8 bytes of a message of this kind without flags and flow.
 constexpr uint64_t PlainWord(Kind kind) { return kVersion | static_cast<uint64_t>(kind) << 8; }
 
-// Returns true if the header of a message of `bytes` bytes is a valid header of a request, or of a reply of success, without flags and
-// flow. For all other messages call DecodeAny().
+// Returns true if the header of a message of `bytes` bytes is a valid header of a request, of a reply of success, or of a flow's data,
+// without flags. For all other messages call DecodeAny().
 inline bool IsPlain(const Header& header, size_t bytes) {
   const auto word = [&header](size_t offset) {
     uint64_t value;
@@ -272,14 +285,15 @@ inline bool IsPlain(const Header& header, size_t bytes) {
     return value;
   };
   // Length; status_code and reserved are 0.
-  if (word(offsetof(Header, payload_bytes)) != bytes - kHeaderBytes || bytes > UINT32_MAX ||
-      header.flow_window != 0) {
+  if (word(offsetof(Header, payload_bytes)) != bytes - kHeaderBytes || bytes > UINT32_MAX) {
     return false;
   }
   if (word(0) == PlainWord(Kind::kRequest)) {
-    return header.method_id != 0 && header.timeout_ns <= kMaxTimeoutNs;
+    return header.flow_window == 0 && header.method_id != 0 && header.timeout_ns <= kMaxTimeoutNs;
   }
-  return word(0) == PlainWord(Kind::kReply) && (header.method_id | header.timeout_ns) == 0;
+  if ((header.method_id | header.timeout_ns) != 0) return false;
+  if (word(0) == PlainWord(Kind::kReply)) return header.flow_window == 0;
+  return static_cast<uint32_t>(word(0)) == PlainWord(Kind::kFlowData) && header.call_id == 0;
 }
 
 // As Decode(), for such a message. Checks a copy of the header, because the peer may change the received bytes meanwhile.
@@ -302,6 +316,18 @@ inline void EncodePlain(const PlainHeader& plain, uint32_t sequence, std::byte* 
   put(offsetof(Header, method_id), plain.method_id);
   put(offsetof(Header, timeout_ns), plain.timeout_ns);
   put(offsetof(Header, payload_bytes), plain.payload_bytes);
+}
+
+inline void EncodePlain(const FlowDataHeader& data, uint32_t sequence, std::byte* destination) {
+  const auto put = [destination](size_t offset, uint64_t word) {
+    std::memcpy(destination + offset, &word, sizeof(word));
+  };
+  put(0, internal::PlainWord(Kind::kFlowData) | uint64_t{data.flow_id} << 32);
+  put(offsetof(Header, sequence), sequence | uint64_t{data.flow_window} << 32);
+  put(offsetof(Header, call_id), 0);
+  put(offsetof(Header, method_id), 0);
+  put(offsetof(Header, timeout_ns), 0);
+  put(offsetof(Header, payload_bytes), data.payload_bytes);
 }
 
 inline Fault Decode(std::span<const std::byte> bytes, Header* header) {

@@ -61,9 +61,8 @@ void Sessions::ReserveOther(endpoint::PeerId peer, uint32_t payload_bytes, const
 }
 
 void Sessions::CommitOther(endpoint::PeerId peer, const endpoint::SendBuffer& buffer,
-                           const frame::PlainHeader& plain) {
-  frame::Header header = frame::HeaderOf(plain);
-  Commit(peer, buffer, header);
+                           frame::Header header, bool report_soon) {
+  Commit(peer, buffer, header, report_soon);
 }
 
 uint32_t Sessions::unacknowledged(endpoint::PeerId peer) {

@@ -110,20 +110,21 @@ class Sessions final : public endpoint::Handler {
   // the message is large, waits behind a large message, or the peer is down. `report_soon`: the peer reports delivery at once.
   uint32_t Commit(endpoint::PeerId peer, endpoint::SendBuffer buffer, frame::Header& header,
                   bool report_soon = false);
-  // As Commit(), for a message with a plain header, as nearly all messages of calls. Without large messages, it makes no intermediate copy
-  // of the header or the buffer's description.
+  // As Commit(), for a message with a plain header, as nearly all messages of calls and flows. `Plain`: frame::PlainHeader or
+  // frame::FlowDataHeader. Without large messages, it makes no intermediate copy of the header or the buffer's description.
+  template <typename Plain = frame::PlainHeader>
   [[gnu::always_inline]] void CommitPlain(endpoint::PeerId peer, const endpoint::SendBuffer& buffer,
-                                          const frame::PlainHeader& header) {
+                                          const Plain& header, bool report_soon = false) {
     Record* const record = Find(peer);
     if (record == nullptr || record->large != nullptr) [[unlikely]]
-      return CommitOther(peer, buffer, header);
+      return CommitOther(peer, buffer, frame::HeaderOf(header), report_soon);
     std::byte* const message = buffer.data - frame::kHeaderBytes;
     frame::EncodePlain(header, record->session.Send(links_, buffer.slot), message);
     endpoint_->Commit(peer,
                       {.data = message,
                        .capacity_bytes = buffer.capacity_bytes + frame::kHeaderBytes,
                        .slot = buffer.slot},
-                      frame::kHeaderBytes + header.payload_bytes, false);
+                      frame::kHeaderBytes + header.payload_bytes, report_soon);
   }
   void Cancel(endpoint::PeerId peer, endpoint::SendBuffer buffer) {
     if (buffer.large != kNotLarge) return CancelLarge(peer, buffer);
@@ -167,7 +168,7 @@ class Sessions final : public endpoint::Handler {
                                   const InPlace& place,
                                   absl::StatusOr<endpoint::SendBuffer>* buffer);
   [[gnu::cold]] void CommitOther(endpoint::PeerId peer, const endpoint::SendBuffer& buffer,
-                                 const frame::PlainHeader& header);
+                                 frame::Header header, bool report_soon);
   bool OnOtherMessage(endpoint::PeerId peer, Record* record, std::span<const std::byte> bytes);
 
   // large_messages.cc

@@ -92,7 +92,9 @@ TEST_F(DeadlinesTest, RandomDeadlinesComeOnceAndInTime) {
         }
         for (size_t i = 0; i < all_.size(); ++i) {
           // Late by less than a tick.
-          if (armed[i]) ASSERT_GT(all_[i].deadline_ns + 1000, now_ns_);
+          if (armed[i]) {
+            ASSERT_GT(all_[i].deadline_ns + 1000, now_ns_);
+          }
         }
       } else if (armed[which]) {
         deadlines_.Remove(&all_[which]);
