@@ -70,6 +70,8 @@ absl::Status Lease::Start(Seat* seat, const call::CallSpec& spec) {
   if (Refuses(seat)) [[unlikely]]
     return Refuse(seat, spec.method->full_name);
   if (HeldByMe()) return StartHeld(seat, spec);
+  const bool another_drives = !PolledHere() && (word_.load(std::memory_order_relaxed) & kHeld);
+  if (another_drives && spec.stream == nullptr && HandOver(seat, spec)) return absl::OkStatus();
   Waiter waiter(this, seat);
   waiter.spec = &spec;
   waiter.asynchronous = true;
