@@ -260,7 +260,8 @@ class Lease {
   // passed. Returns whether this thread holds the lease.
   bool Acquire(Waiter* waiter, int64_t timeout_ns);
   bool SpinUntilOver(Waiter* waiter, int64_t limit_ns, std::unique_lock<std::mutex>& lock);
-  bool HandOver(Seat* seat, const call::CallSpec& spec);
+  enum class Handed : uint8_t { kTaken, kNotHeld, kNoPlace };
+  Handed HandOver(Seat* seat, const call::CallSpec& spec);
   bool CatchUp();
   void StartHandedOver(std::unique_lock<std::mutex>& lock);
   static void EndUnstarted(HandedOver* one);

@@ -11,18 +11,17 @@
 
 namespace sluice {
 
-// Returns false if the call was not taken: no thread drives, or there may be no place for the call. The caller then starts the call
-// itself, and learns the reason if that fails.
-bool Lease::HandOver(Seat* seat, const call::CallSpec& spec) {
+// If no thread drives, or there may be no place for the call, the caller starts the call itself, and learns the reason if that fails.
+Lease::Handed Lease::HandOver(Seat* seat, const call::CallSpec& spec) {
   const int64_t now_ns = driven_.clock()->NowNs();
   std::lock_guard lock(mutex_);
   const size_t before = handed_over_.size() + starting_count_;
   if (seat->left_ || before >= kMaxHandedOver || !seat->engine_->HasRoomFor(before + 1)) {
-    return false;
+    return Handed::kNoPlace;
   }
   uint32_t seen = word_.load();
   do {
-    if (!(seen & kHeld)) return false;
+    if (!(seen & kHeld)) return Handed::kNotHeld;
   } while (!word_.compare_exchange_weak(seen, seen | kSubmitted));
   handed_over_.push_back({seat, spec, {}, absl::OkStatus()});
   if (spec.done == nullptr) handed_over_.back().callback = std::move(*spec.callback);
@@ -32,7 +31,7 @@ bool Lease::HandOver(Seat* seat, const call::CallSpec& spec) {
   }
   taken.timeout_ns = call::kNoDeadlineNs;
   if (seen & kAsleep) endpoint_->Wake();
-  return true;
+  return Handed::kTaken;
 }
 
 // Call with the lease, before anything else is started with it: calls of one thread start in the order in which it made them. Returns
