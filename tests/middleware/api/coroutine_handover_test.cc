@@ -473,37 +473,57 @@ TEST_F(CoroutineHandOverTest, ChannelThatLeavesItsRuntimeEndsCallsThatMayBeCance
   EXPECT_TRUE(absl::IsCancelled(ends[1].value())) << *ends[1];
 }
 
-// Inside the callback of a call that the end of a channel ends, another call of the channel is cancelled: there, and on another thread.
+// Inside the callback of a call that the end of a channel ends, other calls of the channel are cancelled: there, and on another thread.
+// If another channel uses the engine, Lease::Leave() ends the calls. Otherwise the passes do that in which the engine closes.
 TEST_F(CoroutineHandOverTest, CancelAndWaitAtTheEndOfAChannelReturnsAfterTheCallback) {
-  const auto runtime = MakeRuntime(Driving::kCaller);
-  auto channel = Connect(runtime);
-  const internal::ChannelKeep kept(channel.get());
-  Controlled first(absl::Nanoseconds(1)), second(absl::Nanoseconds(1)), third(absl::Nanoseconds(1));
-  std::thread([&] {
-    for (Controlled* call : {&first, &second, &third}) {
-      EXPECT_TRUE(call->Start(channel.get(), request_).ok());
-    }
-  }).join();
-  (void)channel->counters();
-  std::thread thread;
-  std::atomic<bool> cancels{false};
-  first.at_end = [&] {
-    EXPECT_EQ(third.ended, 0);
-    kept->CancelAndWait(&second.control);
-    EXPECT_EQ(second.ended, 1);
-    thread = std::thread([&] {
-      cancels = true;
-      kept->CancelAndWait(&third.control);
-      EXPECT_EQ(third.ended, 1) << "it returned before the callback ran";
-    });
-    while (!cancels) std::this_thread::yield();
-    for (int yields = 10'000; yields > 0; --yields) std::this_thread::yield();  // for the other one
-    EXPECT_EQ(third.ended, 0);
-  };
-  channel.reset();
-  ASSERT_TRUE(thread.joinable());
-  thread.join();
-  for (const Controlled* call : {&first, &second, &third}) EXPECT_EQ(call->ended, 1);
+  for (const bool alone : {false, true}) {
+    const auto runtime = MakeRuntime(Driving::kCaller);
+    auto channel = Connect(runtime);
+    const auto other = alone ? nullptr : Connect(runtime);
+    const internal::ChannelKeep kept(channel.get());
+    const absl::Duration late = absl::Nanoseconds(1);
+    Controlled calls[5] = {Controlled(late), Controlled(late), Controlled(late), Controlled(late),
+                           Controlled()};
+    Controlled& first = calls[0];
+    Controlled& second = calls[1];
+    Controlled& third = calls[2];
+    Controlled& fourth = calls[3];
+    Controlled& started = calls[4];
+    std::thread([&] {
+      for (Controlled& call : calls) EXPECT_TRUE(call.Start(channel.get(), request_).ok());
+    }).join();
+    (void)channel->counters();  // tries to start them
+    std::thread thread, before;
+    std::atomic<bool> cancels{false};
+    std::atomic<bool> cancels_before{false};
+    started.at_end = [&] {  // ends before the calls that could not be started
+      before = std::thread([&] {
+        cancels_before = true;
+        kept->CancelAndWait(&fourth.control);
+        EXPECT_EQ(fourth.ended, 1) << "it returned before the callback ran";
+      });
+      while (!cancels_before) std::this_thread::yield();
+      for (int yields = 10'000; yields > 0; --yields) std::this_thread::yield();
+    };
+    first.at_end = [&] {
+      EXPECT_EQ(third.ended, 0);
+      kept->CancelAndWait(&second.control);
+      EXPECT_EQ(second.ended, 1);
+      thread = std::thread([&] {
+        cancels = true;
+        kept->CancelAndWait(&third.control);
+        EXPECT_EQ(third.ended, 1) << "it returned before the callback ran";
+      });
+      while (!cancels) std::this_thread::yield();
+      for (int yields = 10'000; yields > 0; --yields) std::this_thread::yield();
+      EXPECT_EQ(third.ended, 0);
+    };
+    channel.reset();
+    ASSERT_TRUE(thread.joinable() && before.joinable());
+    thread.join();
+    before.join();
+    for (const Controlled& call : calls) EXPECT_EQ(call.ended, 1);
+  }
 }
 
 // A race on purpose: the channel ends while other threads cancel calls that they have handed over.
