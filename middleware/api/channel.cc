@@ -405,7 +405,7 @@ absl::Status Channel::StartCallback(const Method& method, CallContext& context,
   if (lease_->HeldByMe()) return lease_->StartHeld(&seat_, spec);
   const Visit visit(this);
   const internal::ChannelKeep kept(this);
-  return lease_->StartCallback(&seat_, spec);
+  return lease_->Start(&seat_, spec);
 }
 
 absl::StatusOr<Buffer> Channel::MakeBuffer(size_t bytes) {
@@ -427,9 +427,9 @@ void Channel::Cancel(uint64_t call_id) {
   lease_->Cancel(&seat_, call_id);
 }
 
-void Channel::CancelAndWait(uint64_t call_id) {
+void Channel::CancelAndWait(const call::CallControl* control) {
   const Visit visit(this);
-  lease_->CancelAndWait(&seat_, call_id);
+  lease_->CancelAndWait(&seat_, control);
 }
 
 bool Channel::Drive(absl::FunctionRef<bool()> until, absl::Duration timeout) {

@@ -113,11 +113,13 @@ class Channel : public std::enable_shared_from_this<Channel> {
                     const google::protobuf::MessageLite& request,
                     google::protobuf::MessageLite* reply);
 
-  // Starts a call. Does not block. OK: `done(argument, status)` runs exactly once; request, reply
-  // and argument must stay valid until then. Other status: `done` does not run. Calls of one thread
-  // are sent in the order of their start.
+  // Starts a call. OK: `done(argument, status)` runs exactly once; context, request, reply and
+  // argument must stay valid until then. Other status: `done` does not run. If another thread drives,
+  // that thread starts the call; if it cannot, it runs `done` with the error. This function waits for
+  // that thread only if max_outstanding_calls or 1,024 handed-over calls are reached. Calls of one
+  // thread are sent in the order of their start.
   // `control`: optional; outlives the call. Once it has the call's number, Cancel() can end the
-  // call.
+  // call. CallControl::Cancel() also cancels a call that was not started yet.
   // `reply_beside`: optional; outlives the call. Gets the reply's metadata, for
   // Metadata::FromWire(), and the attachment.
   absl::Status StartCall(const Method& method, const CallContext& context,
@@ -125,8 +127,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
                          google::protobuf::MessageLite* reply, CallDone done, void* argument,
                          call::CallControl* control = nullptr,
                          call::Beside* reply_beside = nullptr);
-  // The same with a callback object. `*done` is moved from only if the result is OK. If another thread
-  // drives, that thread starts the call; if it cannot, it runs `*done` with the error.
+  // The same with a callback object. `*done` is moved from only if the result is OK.
   // CallContext::set_stop_token() has no effect, and a channel with interceptors cannot use it:
   // StartCall() in client_call.h supports both.
   absl::Status StartCallback(const Method& method, CallContext& context,
@@ -143,8 +144,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   // Cancels a call. Does not block. Any thread, callbacks included.
   void Cancel(uint64_t call_id);
-  // The same; blocks until the call's callback has run.
-  void CancelAndWait(uint64_t call_id);
+  // The same for the call that was started with `control`, also if it was not started yet. Blocks
+  // until the call's callback has run.
+  void CancelAndWait(const call::CallControl* control);
 
   // Polls on this thread, callbacks included, until `until` returns true or `timeout` has passed.
   // Evaluates `until` after each pass; returns its last result. For one thread with many

@@ -32,13 +32,14 @@ using CallCallback = call::Callback;
 // Starts a call. OK: `done` runs once; request, reply and context must stay valid until then. Other
 // status: `done` does not run. If another thread drives, that thread starts the call, and `done` gets
 // the error if it cannot be started (UNAVAILABLE, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, CANCELLED).
-// This function waits for that thread only if the call has a stop token, the channel has interceptors,
-// or max_outstanding_calls or 1,024 handed-over calls are reached.
+// This function waits for that thread only if max_outstanding_calls or 1,024 handed-over calls are
+// reached. If a stop is requested before the call is started, it ends with CANCELLED.
 absl::Status StartCall(Channel* channel, const Method& method, CallContext& context,
                        const google::protobuf::MessageLite& request,
                        google::protobuf::MessageLite* reply, CallCallback&& done);
 
-// co_await it once, at once: context and request must stay valid until the call has ended.
+// co_await it once, at once: context and request must stay valid until the call has ended. The
+// co_await starts the call as StartCall() does.
 // Destroying the waiting coroutine, on the thread that it runs on (task.h), cancels the call, and
 // waits for one pass of the thread that drives the channel.
 template <typename Reply>
@@ -53,7 +54,7 @@ class [[nodiscard]] CallAwaiter {
     if (!waits_) return;
     given_up_.store(true);
     // When it returns, OnDone() is not running and will not run. The call may have ended before.
-    channel_->CancelAndWait(control_.call_id.load());
+    channel_->CancelAndWait(&control_);
   }
 
   bool await_ready() { return false; }

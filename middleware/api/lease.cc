@@ -309,20 +309,19 @@ bool Lease::MustStartBeforeRelease(bool again) const {
 // ---- Ends of seats and channels
 
 void Lease::Leave(Seat* seat, bool closed) {
-  std::deque<HandedOver> unstarted;
   {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    // First: a thread that waits in CancelAndWait() may destroy its call as soon as it finds the seat removed.
+    EndUnstartedOf(seat, lock);
     seat->left_ = true;
     std::erase_if(cancellations_, [seat](const Cancellation& one) {
       if (one.seat != seat) return false;
       if (one.done != nullptr) *one.done = true;  // the end of the seat has ended the call
       return true;
     });
-    unstarted = TakeUnstartedOf(seat);
     ClearSubmitted();
     cancelled_.notify_all();
   }
-  for (HandedOver& one : unstarted) EndUnstarted(&one);
   if (closed && seat->member_ != nullptr) driven_.group()->Leave(seat->member_);
 }
 

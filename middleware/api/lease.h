@@ -21,7 +21,8 @@
 //   from          event                                     to
 //   0, parked     a thread calls                            held (parked stays set until the release)
 //   held          a thread calls                            held+submitted+waiters; the thread spins for spin_ns, then sleeps
-//   held          a thread starts a call with a callback    held+submitted; the thread hands the call over and continues
+//   held          a thread starts an asynchronous call      held+submitted; the thread hands the call over and continues
+//   held          a thread opens a stream                   held+submitted+waiters; the thread waits until the call was started
 //   held          no event for spin_ns                      held+asleep; the descriptor wakes the holder
 //   held          the holder's call ended, no other calls   0  (one compare-and-swap: the fast path)
 //   held+waiters  the holder's call has ended               held+waiters: the lease passes to the first waiter whose call was started
@@ -53,6 +54,9 @@
 //     what was handed over before it does anything else.
 //   - A callback does not run inside the start of another call because of a hand-over. Therefore calls that could not be started
 //     wait in unstarted_ for a thread that drives.
+//   - When CancelAndWait() returns, the callback of the call is not running, and will not run. Callbacks run with the lease. Therefore
+//     a thread with the lease looks for the call: first in handed_over_ and unstarted_, then in the engine. Calls leave the two lists
+//     one at a time: a callback may destroy the owner of a later call. Leave() ends the calls of the lists before it ends the waits.
 //   - Read-modify-write operations set submitted and asleep in one word. Either the holder sees the submission before it sleeps,
 //     or the submitting thread sees that the holder sleeps, and wakes it.
 //   - If the word is 0 or submitted, the background thread is in a timed wait, or about to enter it. Therefore the thread that clears
@@ -74,6 +78,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -112,12 +117,10 @@ class Lease {
   // callback.
   absl::Status Call(Seat* seat, call::CallSpec* spec);
 
-  // Starts an asynchronous call. OK: its callback will run, on this or another thread. If another
-  // thread drives, waits for at most one pass of that thread.
+  // Starts an asynchronous call. OK: its callback will run, on this or another thread. If another thread drives, hands the call over
+  // to that thread, and does not wait. If that thread cannot start the call, the callback gets the error. A stream waits for at most
+  // one pass of that thread. So does a call if kMaxHandedOver calls wait, or the engine may have no place for it.
   absl::Status Start(Seat* seat, const call::CallSpec& spec);
-  // The same, for a call with `spec.callback` and without `spec.control`. If another thread drives, hands the call over to that
-  // thread, and does not wait. If that thread cannot start the call, the callback gets the error.
-  absl::Status StartCallback(Seat* seat, const call::CallSpec& spec);
   // As Start(). Call only if HeldByMe().
   absl::Status StartHeld(Seat* seat, const call::CallSpec& spec) {
     if (Refuses(seat)) [[unlikely]]
@@ -161,8 +164,9 @@ class Lease {
   // Cancels a call. Any thread, callbacks included. If no other thread drives, the call ends at once. Otherwise the thread that
   // drives ends it in its next pass. No effect if the call has ended.
   void Cancel(Seat* seat, uint64_t call_id);
-  // The same; blocks until the callback of the call has run. Does not wait if it is called inside that callback.
-  void CancelAndWait(Seat* seat, uint64_t call_id);
+  // The same for the call with this control, which may not have started yet. Blocks until the callback of the call has run. Does not
+  // wait if it is called inside that callback. No effect if Start() returned an error. Do not call inside the start of a call.
+  void CancelAndWait(Seat* seat, const call::CallControl* control);
   // Returns whether this thread drives, that is, whether it is inside a callback.
   bool HeldByMe() const {
     return holder_.load(std::memory_order_relaxed) == &internal::this_thread;
@@ -216,14 +220,15 @@ class Lease {
   struct Cancellation {
     Seat* seat;
     uint64_t call_id;
-    bool* done;  // nullptr: no thread waits
+    const call::CallControl* control;  // if a thread waits: its call, instead of call_id
+    bool* done;                        // nullptr: no thread waits
   };
 
   struct HandedOver {
     Seat* seat;
     call::CallSpec spec;
-    call::Callback callback;
-    absl::Status why;  // if it could not be started
+    call::Callback callback;  // if spec.done is nullptr
+    absl::Status why;         // if it could not be started
   };
   static constexpr size_t kMaxHandedOver = 1024;  // further calls wait for the thread that drives
 
@@ -242,7 +247,8 @@ class Lease {
     if (seat->member_ != nullptr) driven_.group()->Enter(seat->member_);
   }
   void RunTheseLater();
-  bool CancelHere(Seat* seat, uint64_t call_id);
+  bool CancelHere(const Cancellation& cancellation);
+  void CancelHeld(const Cancellation& cancellation, bool catch_up);
   void Submit(const Cancellation& cancellation, std::unique_lock<std::mutex>& lock);
   void RunCancellations(std::unique_lock<std::mutex>& lock);
   bool TryAcquire();
@@ -254,12 +260,14 @@ class Lease {
   // passed. Returns whether this thread holds the lease.
   bool Acquire(Waiter* waiter, int64_t timeout_ns);
   bool SpinUntilOver(Waiter* waiter, int64_t limit_ns, std::unique_lock<std::mutex>& lock);
-  bool HandOver(Seat* seat, const call::CallSpec& spec);
+  enum class Handed : uint8_t { kTaken, kNotHeld, kNoPlace };
+  Handed HandOver(Seat* seat, const call::CallSpec& spec);
   bool CatchUp();
   void StartHandedOver(std::unique_lock<std::mutex>& lock);
   static void EndUnstarted(HandedOver* one);
   void EndUnstarted(std::unique_lock<std::mutex>& lock);
-  std::deque<HandedOver> TakeUnstartedOf(const Seat* seat);
+  void EndUnstartedOf(Seat* seat, std::unique_lock<std::mutex>& lock);
+  std::optional<HandedOver> TakeFirst(absl::FunctionRef<bool(const HandedOver&)> is_it);
   void ClearSubmitted();
   bool MustStartBeforeRelease(bool again) const;
   // Call with mutex_ locked.

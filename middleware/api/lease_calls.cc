@@ -70,10 +70,23 @@ absl::Status Lease::Start(Seat* seat, const call::CallSpec& spec) {
   if (Refuses(seat)) [[unlikely]]
     return Refuse(seat, spec.method->full_name);
   if (HeldByMe()) return StartHeld(seat, spec);
+  bool held = TryAcquire();
+  if (spec.stream == nullptr) {
+    while (!held) {
+      const Handed handed = HandOver(seat, spec);
+      if (handed == Handed::kTaken) return absl::OkStatus();
+      if (handed == Handed::kNoPlace) break;
+      held = TryAcquire();
+    }
+  }
   Waiter waiter(this, seat);
   waiter.spec = &spec;
   waiter.asynchronous = true;
-  if (!Acquire(&waiter, kForeverNs)) return std::move(waiter.status);
+  if (held) {
+    CatchUp();
+  } else if (!Acquire(&waiter, kForeverNs)) {
+    return std::move(waiter.status);
+  }
   if (!waiter.started) {
     Enter(seat);
     waiter.status = seat->engine_->Start(spec);

@@ -1,39 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Cancels calls that another thread may drive.
+#include <optional>
 #include <utility>
 
 #include "middleware/api/lease.h"
 
 namespace sluice {
 
-bool Lease::CancelHere(Seat* seat, uint64_t call_id) {
-  if (HeldByMe()) {
-    Enter(seat);
-    seat->engine_->Cancel(call_id);
-    return true;
-  }
-  if (!TryAcquire()) return false;
-  CatchUp();
-  Enter(seat);
-  seat->engine_->Cancel(call_id);
+// Returns false if another thread drives.
+bool Lease::CancelHere(const Cancellation& cancellation) {
+  const bool held = HeldByMe();
+  if (!held && !TryAcquire()) return false;
+  CancelHeld(cancellation, /*catch_up=*/!held);
+  if (held) return true;
   driven_.Flush();
   Release();
   return true;
 }
 
+// Call with the lease. A call that has not started is taken out of the list first, so `catch_up` does not start it. No other thread
+// finds the call from then on: its owner waits, or is this thread.
+void Lease::CancelHeld(const Cancellation& cancellation, bool catch_up) {
+  Seat* const seat = cancellation.seat;
+  const call::CallControl* const control = cancellation.control;
+  std::optional<HandedOver> unstarted;
+  if (control != nullptr && (word_.load(std::memory_order_relaxed) & kSubmitted)) {
+    const std::lock_guard lock(mutex_);
+    unstarted = TakeFirst([control](const HandedOver& one) { return one.spec.control == control; });
+  }
+  if (catch_up) CatchUp();
+  Enter(seat);
+  if (unstarted.has_value()) {
+    const call::Method& method = *unstarted->spec.method;
+    if (unstarted->why.ok()) unstarted->why = seat->engine_->CancelledByCaller(method, true);
+    EndUnstarted(&*unstarted);
+  } else {
+    seat->engine_->Cancel(control == nullptr ? cancellation.call_id : control->call_id.load());
+  }
+}
+
 // Marks the word first: the holder of the lease then checks the list before it releases the lease.
 void Lease::Submit(const Cancellation& cancellation, std::unique_lock<std::mutex>& lock) {
-  // The call of a removed seat has ended, and the seat may be destroyed before the holder checks the list.
-  if (cancellation.seat->left_) {
-    if (cancellation.done != nullptr) *cancellation.done = true;
-    return;
-  }
   uint32_t seen = word_.load();
   for (;;) {
+    // The call of a removed seat has ended, and the seat may be destroyed before the holder checks the list.
+    if (cancellation.seat->left_) {
+      if (cancellation.done != nullptr) *cancellation.done = true;
+      return;
+    }
     if (!(seen & kHeld)) {
       lock.unlock();
-      const bool ended = CancelHere(cancellation.seat, cancellation.call_id);
+      const bool ended = CancelHere(cancellation);
       lock.lock();
       if (ended) {
         if (cancellation.done != nullptr) *cancellation.done = true;
@@ -53,10 +71,7 @@ void Lease::RunCancellations(std::unique_lock<std::mutex>& lock) {
   while (!cancellations_.empty()) {
     const std::vector<Cancellation> taken = std::exchange(cancellations_, {});
     lock.unlock();
-    for (const Cancellation& cancellation : taken) {
-      Enter(cancellation.seat);
-      cancellation.seat->engine_->Cancel(cancellation.call_id);
-    }
+    for (const Cancellation& cancellation : taken) CancelHeld(cancellation, /*catch_up=*/false);
     driven_.Flush();
     lock.lock();
     for (const Cancellation& cancellation : taken) {
@@ -69,16 +84,18 @@ void Lease::RunCancellations(std::unique_lock<std::mutex>& lock) {
 }
 
 void Lease::Cancel(Seat* seat, uint64_t call_id) {
-  if (InForkedChild() || CancelHere(seat, call_id)) return;
+  const Cancellation cancellation{seat, call_id, nullptr, nullptr};
+  if (InForkedChild() || CancelHere(cancellation)) return;
   std::unique_lock lock(mutex_);
-  Submit({seat, call_id, nullptr}, lock);
+  Submit(cancellation, lock);
 }
 
-void Lease::CancelAndWait(Seat* seat, uint64_t call_id) {
-  if (InForkedChild() || CancelHere(seat, call_id)) return;
+void Lease::CancelAndWait(Seat* seat, const call::CallControl* control) {
   bool done = false;
+  const Cancellation cancellation{seat, 0, control, &done};
+  if (InForkedChild() || CancelHere(cancellation)) return;
   std::unique_lock lock(mutex_);
-  Submit({seat, call_id, &done}, lock);
+  Submit(cancellation, lock);
   cancelled_.wait(lock, [&done] { return done; });
 }
 

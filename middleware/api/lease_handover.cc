@@ -1,46 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls with a callback that a thread hands over to the thread that drives: the start waits for no other thread.
+// Calls that a thread hands over to the thread that drives: the start waits for no other thread.
 #include <algorithm>
 #include <deque>
-#include <iterator>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "middleware/api/lease.h"
 
 namespace sluice {
 
-absl::Status Lease::StartCallback(Seat* seat, const call::CallSpec& spec) {
-  if (Refuses(seat)) [[unlikely]]
-    return Refuse(seat, spec.method->full_name);
-  if (HeldByMe()) return StartHeld(seat, spec);
-  const bool another_drives = !PolledHere() && (word_.load(std::memory_order_relaxed) & kHeld);
-  if (another_drives && HandOver(seat, spec)) return absl::OkStatus();
-  return Start(seat, spec);
-}
-
-// Returns false if the call was not taken: no thread drives, or there may be no place for the call. The caller then starts the call
-// itself, and learns the reason if that fails.
-bool Lease::HandOver(Seat* seat, const call::CallSpec& spec) {
+// If no thread drives, or there may be no place for the call, the caller starts the call itself, and learns the reason if that fails.
+Lease::Handed Lease::HandOver(Seat* seat, const call::CallSpec& spec) {
   const int64_t now_ns = driven_.clock()->NowNs();
   std::lock_guard lock(mutex_);
   const size_t before = handed_over_.size() + starting_count_;
   if (seat->left_ || before >= kMaxHandedOver || !seat->engine_->HasRoomFor(before + 1)) {
-    return false;
+    return Handed::kNoPlace;
   }
   uint32_t seen = word_.load();
   do {
-    if (!(seen & kHeld)) return false;
+    if (!(seen & kHeld)) return Handed::kNotHeld;
   } while (!word_.compare_exchange_weak(seen, seen | kSubmitted));
-  handed_over_.push_back({seat, spec, std::move(*spec.callback), absl::OkStatus()});
+  handed_over_.push_back({seat, spec, {}, absl::OkStatus()});
+  if (spec.done == nullptr) handed_over_.back().callback = std::move(*spec.callback);
   call::CallSpec& taken = handed_over_.back().spec;
   if (spec.timeout_ns < call::kNoDeadlineNs - now_ns) {  // it counts from now on
     taken.deadline_ns = std::min(spec.deadline_ns, now_ns + spec.timeout_ns);
   }
   taken.timeout_ns = call::kNoDeadlineNs;
   if (seen & kAsleep) endpoint_->Wake();
-  return true;
+  return Handed::kTaken;
 }
 
 // Call with the lease, before anything else is started with it: calls of one thread start in the order in which it made them. Returns
@@ -65,7 +56,7 @@ void Lease::StartHandedOver(std::unique_lock<std::mutex>& lock) {
   bool all_started = true;
   for (HandedOver& one : starting_) {
     Enter(one.seat);
-    one.spec.callback = &one.callback;
+    if (one.spec.done == nullptr) one.spec.callback = &one.callback;
     one.why = Refuses(one.seat) ? Refuse(one.seat, one.spec.method->full_name)
                                 : one.seat->engine_->StartLate(one.spec, now_ns);
     all_started &= one.why.ok();
@@ -82,10 +73,12 @@ void Lease::StartHandedOver(std::unique_lock<std::mutex>& lock) {
 }
 
 void Lease::EndUnstarted(HandedOver* one) {
-  one->seat->engine_->EndUnstarted(*one->spec.method, &one->callback, one->why);
+  if (one->spec.done == nullptr) one->spec.callback = &one->callback;
+  one->seat->engine_->EndUnstarted(one->spec, one->why);
 }
 
-// Call with the lease, and with `lock` on mutex_. Unlocks it while callbacks run.
+// Call with the lease, and with `lock` on mutex_. Unlocks it while callbacks run. Takes one call at a time: a callback may destroy the
+// owner of a later call, which then takes that call out of the list.
 void Lease::EndUnstarted(std::unique_lock<std::mutex>& lock) {
   while (!unstarted_.empty()) {
     HandedOver one = std::move(unstarted_.front());
@@ -97,20 +90,28 @@ void Lease::EndUnstarted(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-// Call with mutex_ locked. Removes the calls of a seat from the lists.
-std::deque<Lease::HandedOver> Lease::TakeUnstartedOf(const Seat* seat) {
-  std::deque<HandedOver> taken;
-  const auto take = [&](auto& list) {
-    const auto first = std::stable_partition(
-        list.begin(), list.end(), [seat](const HandedOver& one) { return one.seat != seat; });
-    std::move(first, list.end(), std::back_inserter(taken));
-    list.erase(first, list.end());
-  };
-  take(unstarted_);
-  take(handed_over_);
-  for (HandedOver& one : taken) {
-    if (one.why.ok()) one.why = Refuse(seat, one.spec.method->full_name);
+// As EndUnstarted(), for the calls of a seat in both lists.
+void Lease::EndUnstartedOf(Seat* seat, std::unique_lock<std::mutex>& lock) {
+  while (auto one = TakeFirst([seat](const HandedOver& other) { return other.seat == seat; })) {
+    lock.unlock();
+    if (one->why.ok()) one->why = Refuse(seat, one->spec.method->full_name);
+    EndUnstarted(&*one);
+    lock.lock();
   }
+}
+
+// Call with the lease, and with mutex_ locked. Removes the first call for which `is_it` returns true, first in the order of the start.
+std::optional<Lease::HandedOver> Lease::TakeFirst(
+    absl::FunctionRef<bool(const HandedOver&)> is_it) {
+  std::optional<HandedOver> taken;
+  const auto take = [&](auto& list) {
+    const auto found = std::find_if(list.begin(), list.end(), is_it);
+    if (found == list.end()) return false;
+    taken = std::move(*found);
+    list.erase(found);
+    return true;
+  };
+  if (take(unstarted_) || take(handed_over_)) ClearSubmitted();
   return taken;
 }
 

@@ -65,7 +65,7 @@ StreamCore::~StreamCore() {
   const Channel::Visit visit(channel_.get());
   bool over = false;
   channel_->lease_->Run(&channel_->seat_, [this, &over] { over = over_; });
-  if (!over) channel_->CancelAndWait(control_.call_id.load());
+  if (!over) channel_->CancelAndWait(&control_);
   if (gone_ == nullptr) {
     assert(reader_ == nullptr && writer_ == nullptr && opener_ == nullptr && finisher_ == nullptr);
     return;

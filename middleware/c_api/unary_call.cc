@@ -26,7 +26,7 @@ struct sluice_call {
       : core(std::move(the_core)), kept(channel) {}
   ~sluice_call() {
     // When it returns, OnDone() is not running and will not run. The call may have ended before.
-    if (!ended.IsSet()) kept->CancelAndWait(control.call_id.load());
+    if (!ended.IsSet()) kept->CancelAndWait(&control);
   }
 
   static void OnDone(void* argument, const absl::Status& status) {

@@ -467,14 +467,8 @@ void ClientEngine::OnDeadline(void* owner, Call* call) {
 bool ClientEngine::Cancel(uint64_t call_id) {
   Call* call = table_.Find(call_id);
   if (call == nullptr) return false;
-  End(call, CallEvent::kCancel,
-      base::Error(absl::StatusCode::kCancelled,
-                  absl::StrCat(call->spec.method->full_name, " cancelled"),
-                  {.layer = "call",
-                   .peer = server_,
-                   .operation = call->spec.method->full_name,
-                   .cause = "the caller cancelled the call",
-                   .retry_safe = call->state == CallState::kWaiting && call->attempt == 1}));
+  const bool not_sent = call->state == CallState::kWaiting && call->attempt == 1;
+  End(call, CallEvent::kCancel, CancelledByCaller(*call->spec.method, not_sent));
   return true;
 }
 
@@ -495,12 +489,17 @@ void ClientEngine::OnThrown(void* owner, const Method& method) {
                                  engine->server_);
 }
 
-void ClientEngine::EndUnstarted(const Method& method, Callback* callback, const absl::Status& why) {
-  Callback taken = std::move(*callback);
+void ClientEngine::EndUnstarted(const CallSpec& spec, const absl::Status& why) {
+  const Method* const method = spec.method;
   try {
-    std::move(taken)(why);
+    if (spec.done != nullptr) {
+      spec.done(spec.argument, why);
+    } else {
+      Callback taken = std::move(*spec.callback);  // destroyed before this returns
+      std::move(taken)(why);
+    }
   } catch (...) {
-    OnThrown(this, method);
+    OnThrown(this, *method);
   }
 }
 

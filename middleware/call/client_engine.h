@@ -132,13 +132,15 @@ class ClientEngine final : public session::User {
   // the server, as soon as there is credit. Returns false if the call has ended before.
   bool Cancel(uint64_t call_id);
   // These two are for a call that a thread handed over to the thread that drives. StartLate(): `spec` has its deadline, and no timeout;
-  // `now_ns` is the time by the clock. EndUnstarted(): runs the callback of a call that could not be started.
+  // `now_ns` is the time by the clock. EndUnstarted(): runs the callback, or `spec.done`, of a call that was not started.
   absl::Status StartLate(const CallSpec& spec, int64_t now_ns) {
     return spec.deadline_ns <= now_ns ? StartedTooLate(*spec.method) : Start(spec);
   }
   // Returns the error of a call that the thread that drives did not start before its deadline.
   absl::Status StartedTooLate(const Method& method) const;
-  void EndUnstarted(const Method& method, Callback* callback, const absl::Status& why);
+  // Returns the error of a call that its caller cancelled. `retry_safe`: it was not sent.
+  absl::Status CancelledByCaller(const Method& method, bool retry_safe) const;
+  void EndUnstarted(const CallSpec& spec, const absl::Status& why);
 
   // Ends the call with `why` in the next Poll(), if it has not ended by then. If `why` is OK: with CANCELLED, as Cancel() does.
   void EndSoon(uint64_t call_id, absl::Status why) {

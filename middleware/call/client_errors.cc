@@ -68,6 +68,15 @@ absl::Status ClientEngine::NotConnected(std::string_view operation) const {
        .retry_safe = true});
 }
 
+absl::Status ClientEngine::CancelledByCaller(const Method& method, bool retry_safe) const {
+  return base::Error(absl::StatusCode::kCancelled, absl::StrCat(method.full_name, " cancelled"),
+                     {.layer = "call",
+                      .peer = server_,
+                      .operation = method.full_name,
+                      .cause = "the caller cancelled the call",
+                      .retry_safe = retry_safe});
+}
+
 absl::Status ClientEngine::StartedTooLate(const Method& method) const {
   return base::Error(absl::StatusCode::kDeadlineExceeded,
                      absl::StrCat("deadline of ", method.full_name, " exceeded"),

@@ -19,8 +19,8 @@
 #include "middleware/api/client_call.h"
 #include "middleware/api/resolver.h"
 #include "middleware/api/runtime.h"
+#include "tests/middleware/api/handover.h"
 #include "tests/middleware/api/noticing.h"
-#include "tests/support/fake_stack.h"
 
 namespace sluice {
 namespace lease_handover_test {
@@ -28,9 +28,6 @@ namespace lease_handover_test {
 using examples::echo::EchoClient;
 using examples::echo::SayReply;
 using examples::echo::SayRequest;
-using testing_support::FakeEndpoint;
-using testing_support::FakeNetwork;
-using testing_support::FakeStack;
 using testing_support::Noticing;
 
 // A call that waits until its channel ends. The object lives longer than the call.
@@ -52,44 +49,14 @@ struct Waiting {
   std::atomic<int> ended{0};
 };
 
-class LeaseHandOverTest : public ::testing::Test {
- protected:
-  // Lives longer than all channels: a background thread may end the last one after its test.
-  static FakeNetwork& Network() {
-    static auto* const network = new FakeNetwork();
-    return *network;
-  }
-  std::unique_ptr<FakeStack> MakeStack() {
-    return std::make_unique<FakeStack>(&Network(), FakeNetwork::Options(), &end_);
-  }
-  std::shared_ptr<Channel> Connect(const std::shared_ptr<Runtime>& runtime = nullptr) {
-    ChannelOptions options;
-    options.connect_in_background = true;
-    auto channel = runtime == nullptr ? Channel::ConnectOn(MakeStack(), "h:1", options)
-                                      : Channel::ConnectIn(runtime, "h:1", options);
-    EXPECT_TRUE(channel.ok()) << channel.status();
-    return *std::move(channel);
-  }
-  // Lets another thread drive, and runs `meanwhile` while that thread is stuck in its condition.
-  static void WhileAnotherDrives(Channel* channel, const std::function<void()>& meanwhile) {
-    std::atomic<bool> drives{false};
-    std::atomic<bool> over{false};
-    std::thread driver([&] {
-      channel->Drive(
-          [&] {
-            drives = true;
-            while (!over) std::this_thread::yield();
-            return true;
-          },
-          absl::InfiniteDuration());
-    });
-    while (!drives) std::this_thread::yield();
-    meanwhile();
-    over = true;
-    driver.join();
-  }
+Task<absl::Status> Say(Channel* channel, CallContext* context,
+                       const google::protobuf::MessageLite* request) {
+  co_return (co_await CallAwaiter<SayReply>(channel, EchoClient::SayMethod(), *context, *request))
+      .status();
+}
 
-  FakeEndpoint* end_ = nullptr;
+class LeaseHandOverTest : public testing_support::HandOverTest {
+ protected:
   const SayRequest request_;
 };
 
@@ -191,16 +158,11 @@ TEST_F(LeaseHandOverTest, CallbackOfAnotherThreadsCallDoesNotRunInsideAStart) {
 }
 
 TEST_F(LeaseHandOverTest, ChannelThatLeavesItsRuntimeEndsWhatWasHandedOver) {
-  RuntimeOptions options;
-  options.driving = Driving::kCaller;
-  auto runtime = Runtime::CreateOn(MakeStack(), options);
-  ASSERT_TRUE(runtime.ok()) << runtime.status();
-  ChannelOptions not_shared;
-  not_shared.connect_in_background = true;
-  not_shared.share_connections = false;
-  auto alone = Channel::ConnectIn(*runtime, "h:1", not_shared);
-  ASSERT_TRUE(alone.ok()) << alone.status();
-  std::shared_ptr<Channel> channels[] = {Connect(*runtime), Connect(*runtime), *std::move(alone)};
+  const auto runtime = MakeRuntime(Driving::kCaller);
+  ChannelOptions alone;
+  alone.share_connections = false;
+  std::shared_ptr<Channel> channels[] = {Connect(runtime), Connect(runtime),
+                                         Connect(runtime, alone)};
   Waiting calls[3][2];
   Waiting late(
       absl::Nanoseconds(1));  // cannot be started, and nobody drives before its channel leaves
@@ -271,8 +233,6 @@ TEST_F(LeaseHandOverTest, WhoeverTakesTheLeaseStartsFirstWhatWasHandedOver) {
       EXPECT_TRUE(calls[2].Start(channel.get(), third).ok());
       handed_over.set_value();
       released.get_future().wait();
-      std::stop_source stop;
-      calls[3].context.set_stop_token(stop.get_token());
       EXPECT_TRUE(calls[3].Start(channel.get(), fourth).ok());
     });
     handed_over.get_future().wait();
@@ -293,7 +253,7 @@ TEST_F(LeaseHandOverTest, WhoeverTakesTheLeaseStartsFirstWhatWasHandedOver) {
   for (const Waiting& call : calls) EXPECT_EQ(call.ended, 1);
 }
 
-// Threads of all kinds at once. Each third call is not handed over: its thread waits until it was started.
+// Calls of several kinds at once. A synchronous call is not handed over: its thread waits. Its request ends it.
 TEST_F(LeaseHandOverTest, CallsOfManyThreadsStartInTheOrderOfTheirThreadAndEndOnce) {
   constexpr int kThreads = 4;
   constexpr int kCalls = 60;
@@ -302,10 +262,14 @@ TEST_F(LeaseHandOverTest, CallsOfManyThreadsStartInTheOrderOfTheirThreadAndEndOn
   std::vector<std::unique_ptr<Noticing>> requests;
   std::vector<int> order[kThreads];  // filled by the thread that drives
   std::mutex mutex;
+  std::vector<std::stop_source> stops(kThreads * kCalls);
   for (int i = 0; i < kThreads * kCalls; ++i) {
     requests.push_back(std::make_unique<Noticing>([&, i] {
-      const std::lock_guard lock(mutex);
-      order[i / kCalls].push_back(i % kCalls);
+      {
+        const std::lock_guard lock(mutex);
+        order[i / kCalls].push_back(i % kCalls);
+      }
+      stops[i].request_stop();
     }));
   }
   std::stop_source stop;
@@ -314,8 +278,22 @@ TEST_F(LeaseHandOverTest, CallsOfManyThreadsStartInTheOrderOfTheirThreadAndEndOn
     threads.emplace_back([&, i] {
       for (int k = 0; k < kCalls; ++k) {
         Waiting& call = calls[i * kCalls + k];
-        if (k % 3 == 2) call.context.set_stop_token(stop.get_token());
-        EXPECT_TRUE(call.Start(channel.get(), *requests[i * kCalls + k]).ok());
+        const Noticing& request = *requests[i * kCalls + k];
+        if (k % 4 == 3) {
+          call.context.set_stop_token(stops[i * kCalls + k].get_token());
+          call.end = channel->Call(EchoClient::SayMethod(), call.context, request, &call.reply);
+          ++call.ended;
+          continue;
+        }
+        if (k % 4 == 2) {
+          Spawn(Say(channel.get(), &call.context, &request), [&](const absl::Status& end) {
+            call.end = end;
+            ++call.ended;
+          });
+          continue;
+        }
+        if (k % 4 == 1) call.context.set_stop_token(stop.get_token());
+        EXPECT_TRUE(call.Start(channel.get(), request).ok());
         if (k % 8 == i) (void)channel->counters();
       }
     });
