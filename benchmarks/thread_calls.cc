@@ -6,7 +6,8 @@
 //   thread_calls serve LIBRARY                a server; prints its address. LIBRARY: sluice, grpc
 //   thread_calls client LIBRARY ADDRESS STYLE THREADS OUTSTANDING SECONDS CPU
 //     prints calls a second, p50 and p99 in µs, and the least share of a thread of what would be fair.
-//     STYLE: sync, a thread waits for each of its calls; callback, it keeps OUTSTANDING calls in flight and sleeps until one ends.
+//     STYLE: sync, a thread waits for each of its calls; callback, it keeps OUTSTANDING calls in flight and sleeps until one ends;
+//     coroutine, it runs OUTSTANDING coroutines, which return to it with RunOn() after each call (gRPC: as callback)
 //     CPU: that the client process is pinned to; -1: none
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -19,7 +20,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <semaphore>
 #include <string>
@@ -34,7 +38,10 @@
 #include "examples/echo/echo_service.h"
 #include "middleware/api/channel.h"
 #include "middleware/api/client_call.h"
+#include "middleware/api/executor.h"
+#include "middleware/api/run_on.h"
 #include "middleware/api/server.h"
+#include "middleware/api/task.h"
 #include "tools/child_process.h"
 
 namespace sluice {
@@ -72,8 +79,38 @@ struct Slot {
   int64_t begin_ns = 0;
 };
 
+// The coroutines of one thread that are ready to run.
+class ThreadQueue final : public Executor {
+ public:
+  void Run(absl::AnyInvocable<void() &&> work) override {
+    {
+      const std::lock_guard lock(mutex_);
+      ready_.push_back(std::move(work));
+    }
+    count_.release();
+  }
+  // Waits for one, and runs it.
+  void RunNext() {
+    count_.acquire();
+    std::unique_lock lock(mutex_);
+    absl::AnyInvocable<void()&&> work = std::move(ready_.front());
+    ready_.pop_front();
+    lock.unlock();
+    std::move(work)();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::deque<absl::AnyInvocable<void() &&>> ready_;
+  std::counting_semaphore<> count_{0};
+};
+
+// Notes a call that began at the first time, and has ended at the second. Returns whether there shall be more.
+using Note = std::function<bool(int64_t from_ns, int64_t now_ns)>;
+
 class SluiceLibrary {
  public:
+  static constexpr bool kCoroutines = true;
   struct Call {
     std::optional<CallContext> context;
     SayReply reply;
@@ -99,6 +136,16 @@ class SluiceLibrary {
                                                   });
     if (!started.ok()) Die(std::string(started.message()));
   }
+  Task<absl::Status> Repeat(ThreadQueue* thread, const Note* note) {
+    for (int64_t from_ns = NowNs(), now_ns;; from_ns = now_ns) {
+      CallContext context(kPatience);
+      const absl::StatusOr<SayReply> reply = co_await client_.CoSay(context, request_);
+      if (!reply.ok()) Die(std::string(reply.status().message()));
+      co_await RunOn(thread);
+      now_ns = NowNs();
+      if (!(*note)(from_ns, now_ns)) co_return absl::OkStatus();
+    }
+  }
 
  private:
   EchoClient client_;
@@ -108,6 +155,7 @@ class SluiceLibrary {
 // Generic calls: without protobuf.
 class GrpcLibrary {
  public:
+  static constexpr bool kCoroutines = false;
   struct Call {
     std::optional<grpc::ClientContext> context;
     grpc::ByteBuffer reply;
@@ -148,6 +196,7 @@ class GrpcLibrary {
 
 struct Work {
   bool sync = false;
+  bool coroutines = false;
   int threads = 1;
   int outstanding = 1;
   double seconds = 1;
@@ -180,6 +229,21 @@ std::vector<int64_t> RunThread(Library* library, const Work& work, int64_t begin
       from_ns = now_ns;
     }
     return times_ns;
+  }
+  if constexpr (Library::kCoroutines) {
+    if (work.coroutines) {
+      ThreadQueue queue;
+      int running = work.outstanding;
+      const Note one = [&](int64_t from_ns, int64_t now_ns) {
+        note(from_ns, now_ns);
+        return now_ns < end_ns;
+      };
+      for (int i = 0; i < work.outstanding; ++i) {
+        Spawn(library->Repeat(&queue, &one), [&running](const absl::Status&) { --running; });
+      }
+      while (running > 0) queue.RunNext();
+      return times_ns;
+    }
   }
   std::vector<Slot<Library>> slots(work.outstanding);
   std::counting_semaphore<> ended(0);
@@ -241,7 +305,9 @@ Figures Run(const std::string& address, const Work& work) {
 
 int Client(char** arguments) {
   const std::string library = arguments[0], address = arguments[1];
-  const Work work{.sync = std::string(arguments[2]) == "sync",
+  const std::string style = arguments[2];
+  const Work work{.sync = style == "sync",
+                  .coroutines = style == "coroutine",
                   .threads = std::atoi(arguments[3]),
                   .outstanding = std::atoi(arguments[4]),
                   .seconds = std::atof(arguments[5])};
@@ -301,11 +367,12 @@ struct Row {
   int cpu;
 };
 constexpr Row kRows[] = {
-    {"sync", 1, 1, -1},     {"sync", 4, 1, -1},     {"sync", 8, 1, -1},
-    {"callback", 1, 1, -1}, {"callback", 1, 8, -1}, {"callback", 1, 32, -1},
-    {"callback", 4, 1, -1}, {"callback", 4, 8, -1}, {"callback", 4, 32, -1},
-    {"callback", 8, 1, -1}, {"callback", 8, 8, -1}, {"callback", 8, 32, -1},
-    {"callback", 1, 32, 0},
+    {"sync", 1, 1, -1},      {"sync", 4, 1, -1},       {"sync", 8, 1, -1},
+    {"callback", 1, 1, -1},  {"callback", 1, 8, -1},   {"callback", 1, 32, -1},
+    {"callback", 4, 1, -1},  {"callback", 4, 8, -1},   {"callback", 4, 32, -1},
+    {"callback", 8, 1, -1},  {"callback", 8, 8, -1},   {"callback", 8, 32, -1},
+    {"callback", 1, 32, 0},  {"coroutine", 1, 1, -1},  {"coroutine", 1, 8, -1},
+    {"coroutine", 4, 8, -1}, {"coroutine", 8, 32, -1},
 };
 constexpr const char* kLibraries[] = {"sluice", "grpc"};
 

@@ -427,7 +427,7 @@ void Channel::Cancel(uint64_t call_id) {
   lease_->Cancel(&seat_, call_id);
 }
 
-void Channel::CancelAndWait(const call::CallControl* control) {
+void Channel::CancelAndWait(call::CallControl* control) {
   const Visit visit(this);
   lease_->CancelAndWait(&seat_, control);
 }

@@ -146,7 +146,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void Cancel(uint64_t call_id);
   // The same for the call that was started with `control`, also if it was not started yet. Blocks
   // until the call's callback has run.
-  void CancelAndWait(const call::CallControl* control);
+  void CancelAndWait(call::CallControl* control);
 
   // Polls on this thread, callbacks included, until `until` returns true or `timeout` has passed.
   // Evaluates `until` after each pass; returns its last result. For one thread with many

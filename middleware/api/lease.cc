@@ -290,10 +290,10 @@ void Lease::StartSubmittedLocked(std::unique_lock<std::mutex>& lock) {
   driven_.Flush();
 }
 
-// Call with mutex_ locked, after work was taken from one of the lists.
+// Call with mutex_ locked, after work was taken from one of the lists. Calls that are being started may come into unstarted_.
 void Lease::ClearSubmitted() {
   if (submitted_ == nullptr && cancellations_.empty() && handed_over_.empty() &&
-      unstarted_.empty()) {
+      starting_count_ == 0 && unstarted_.empty()) {
     word_.fetch_and(~uint32_t{kSubmitted});
   }
 }

@@ -166,7 +166,7 @@ class Lease {
   void Cancel(Seat* seat, uint64_t call_id);
   // The same for the call with this control, which may not have started yet. Blocks until the callback of the call has run. Does not
   // wait if it is called inside that callback. No effect if Start() returned an error. Do not call inside the start of a call.
-  void CancelAndWait(Seat* seat, const call::CallControl* control);
+  void CancelAndWait(Seat* seat, call::CallControl* control);
   // Returns whether this thread drives, that is, whether it is inside a callback.
   bool HeldByMe() const {
     return holder_.load(std::memory_order_relaxed) == &internal::this_thread;
@@ -220,8 +220,8 @@ class Lease {
   struct Cancellation {
     Seat* seat;
     uint64_t call_id;
-    const call::CallControl* control;  // if a thread waits: its call, instead of call_id
-    bool* done;                        // nullptr: no thread waits
+    call::CallControl* control;  // if a thread waits: its call, instead of call_id
+    bool* done;                  // nullptr: no thread waits
   };
 
   struct HandedOver {
@@ -264,6 +264,7 @@ class Lease {
   Handed HandOver(Seat* seat, const call::CallSpec& spec);
   bool CatchUp();
   void StartHandedOver(std::unique_lock<std::mutex>& lock);
+  absl::Status StartOne(const HandedOver& one, int64_t now_ns) const;
   static void EndUnstarted(HandedOver* one);
   void EndUnstarted(std::unique_lock<std::mutex>& lock);
   void EndUnstartedOf(Seat* seat, std::unique_lock<std::mutex>& lock);

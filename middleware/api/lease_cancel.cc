@@ -25,7 +25,7 @@ void Lease::CancelHeld(const Cancellation& cancellation, bool catch_up) {
   Seat* const seat = cancellation.seat;
   const call::CallControl* const control = cancellation.control;
   std::optional<HandedOver> unstarted;
-  if (control != nullptr && (word_.load(std::memory_order_relaxed) & kSubmitted)) {
+  if (control != nullptr) {
     const std::lock_guard lock(mutex_);
     unstarted = TakeFirst([control](const HandedOver& one) { return one.spec.control == control; });
   }
@@ -90,7 +90,8 @@ void Lease::Cancel(Seat* seat, uint64_t call_id) {
   Submit(cancellation, lock);
 }
 
-void Lease::CancelAndWait(Seat* seat, const call::CallControl* control) {
+void Lease::CancelAndWait(Seat* seat, call::CallControl* control) {
+  control->cancelled.store(true);  // if the call is in the list, it will not be sent
   bool done = false;
   const Cancellation cancellation{seat, 0, control, &done};
   if (InForkedChild() || CancelHere(cancellation)) return;

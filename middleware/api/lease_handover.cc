@@ -16,7 +16,8 @@ Lease::Handed Lease::HandOver(Seat* seat, const call::CallSpec& spec) {
   const int64_t now_ns = driven_.clock()->NowNs();
   std::lock_guard lock(mutex_);
   const size_t before = handed_over_.size() + starting_count_;
-  if (seat->left_ || before >= kMaxHandedOver || !seat->engine_->HasRoomFor(before + 1)) {
+  if (seat->left_ || before + unstarted_.size() >= kMaxHandedOver ||
+      !seat->engine_->HasRoomFor(before + 1)) {
     return Handed::kNoPlace;
   }
   uint32_t seen = word_.load();
@@ -57,8 +58,7 @@ void Lease::StartHandedOver(std::unique_lock<std::mutex>& lock) {
   for (HandedOver& one : starting_) {
     Enter(one.seat);
     if (one.spec.done == nullptr) one.spec.callback = &one.callback;
-    one.why = Refuses(one.seat) ? Refuse(one.seat, one.spec.method->full_name)
-                                : one.seat->engine_->StartLate(one.spec, now_ns);
+    one.why = StartOne(one, now_ns);
     all_started &= one.why.ok();
   }
   driven_.Flush();
@@ -70,6 +70,16 @@ void Lease::StartHandedOver(std::unique_lock<std::mutex>& lock) {
   }
   starting_.clear();
   starting_count_ = 0;
+}
+
+absl::Status Lease::StartOne(const HandedOver& one, int64_t now_ns) const {
+  const call::CallSpec& spec = one.spec;
+  if (Refuses(one.seat)) return Refuse(one.seat, spec.method->full_name);
+  call::ClientEngine& engine = *one.seat->engine_;
+  if (spec.control != nullptr && spec.control->cancelled.load()) {
+    return engine.CancelledByCaller(*spec.method, /*retry_safe=*/true);
+  }
+  return engine.StartLate(spec, now_ns);
 }
 
 void Lease::EndUnstarted(HandedOver* one) {

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -22,8 +23,7 @@
 
 namespace sluice::flow {
 
-// The flows of the messages in flight, in the order of sending. Messages of one flow that follow each other are one run. Grows up to the
-// peer's credits, and never shrinks.
+// The flows of the messages in flight, in the order of sending. Messages of one flow that follow each other are one run. Never shrinks.
 class UnderWay {
  public:
   struct Run {
@@ -42,6 +42,7 @@ class UnderWay {
     Run& first = runs_ == 0 ? last_ : ring_[head_];
     Run popped = first;
     popped.messages = std::min(popped.messages, most);
+    assert(popped.messages != 0);
     first.messages -= popped.messages;
     messages_ -= popped.messages;
     if (first.messages == 0 && runs_ != 0) {

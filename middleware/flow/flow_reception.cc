@@ -220,7 +220,7 @@ void FlowEngine::OnOtherMessage(Connection& connection, const frame::Header& hea
   const char* fault = nullptr;
   if (header.kind == frame::Kind::kFlowOpen) {
     fault = TakeOpen(connection, header, payload);
-  } else if (header.kind < frame::Kind::kFlowOpen) {
+  } else if (header.kind < frame::Kind::kFlowOpen || header.kind > frame::Kind::kFlowClose) {
     fault = "the peer made a call; calls need a Server, not a Messenger";
   } else {
     Record* record = table_.Find(header.flow_id);

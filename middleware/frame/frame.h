@@ -70,8 +70,8 @@
 // To add a kind: (1) a number below, never one used before; (2) its line in the table above and in
 // Decode()'s checks; (3) the receivers' switch: ClientEngine and ServerEngine in middleware/call,
 // FlowEngine in middleware/flow;
-// (4) golden bytes and the fuzz test's generator in tests/middleware/frame; (5) if old receivers
-// can't ignore it, raise kVersion.
+// (4) golden bytes and the property test in tests/middleware/frame, and the corpus of
+// tests/transport/peer/fuzz/frame_fuzz.cc; (5) if old receivers can't ignore it, raise kVersion.
 //
 // Threads       Pure functions.
 #ifndef SLUICE_MIDDLEWARE_FRAME_FRAME_H_

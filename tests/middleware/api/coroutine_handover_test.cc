@@ -32,33 +32,10 @@ using examples::echo::EchoClient;
 using examples::echo::SayReply;
 using examples::echo::SayRequest;
 using testing_support::Begin;
+using testing_support::Controlled;
 using testing_support::HomeOfTheTest;
 using testing_support::Noticing;
 using testing_support::Owned;
-
-// A call with a CallControl that waits until its channel ends. The object lives longer than the call.
-struct Controlled {
-  explicit Controlled(absl::Duration timeout = absl::InfiniteDuration()) : context(timeout) {
-    context.set_wait_for_ready(true);
-  }
-  absl::Status Start(Channel* channel, const google::protobuf::MessageLite& what) {
-    return channel->StartCall(EchoClient::SayMethod(), context, what, &reply, &OnDone, this,
-                              &control);
-  }
-  static void OnDone(void* argument, const absl::Status& status) {
-    auto* const self = static_cast<Controlled*>(argument);
-    self->end = status;
-    self->ended.fetch_add(1);
-    if (self->at_end) self->at_end();
-  }
-
-  CallContext context;
-  SayReply reply;
-  call::CallControl control;
-  absl::Status end;
-  std::atomic<int> ended{0};
-  std::function<void()> at_end;
-};
 
 class CoroutineHandOverTest : public testing_support::HandOverTest {
  protected:

@@ -13,11 +13,39 @@
 #include <thread>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "examples/echo/echo.sluice.h"
+#include "google/protobuf/message_lite.h"
+#include "middleware/api/call_context.h"
 #include "middleware/api/channel.h"
 #include "middleware/api/runtime.h"
 #include "tests/support/fake_stack.h"
 
 namespace sluice::testing_support {
+
+// A call with a CallControl that waits until its channel ends. The object lives longer than the call.
+struct Controlled {
+  explicit Controlled(absl::Duration timeout = absl::InfiniteDuration()) : context(timeout) {
+    context.set_wait_for_ready(true);
+  }
+  absl::Status Start(Channel* channel, const google::protobuf::MessageLite& what) {
+    return channel->StartCall(examples::echo::EchoClient::SayMethod(), context, what, &reply,
+                              &OnDone, this, &control);
+  }
+  static void OnDone(void* argument, const absl::Status& status) {
+    auto* const self = static_cast<Controlled*>(argument);
+    self->end = status;
+    self->ended.fetch_add(1);
+    if (self->at_end) self->at_end();
+  }
+
+  CallContext context;
+  examples::echo::SayReply reply;
+  call::CallControl control;
+  absl::Status end;
+  std::atomic<int> ended{0};
+  std::function<void()> at_end;
+};
 
 class HandOverTest : public ::testing::Test {
  protected:

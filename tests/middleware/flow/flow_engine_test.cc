@@ -263,6 +263,30 @@ TEST_F(FlowTest, DeliveryIsReportedOnceAPass) {
   EXPECT_EQ(ear.reports, 1);
 }
 
+TEST_F(FlowTest, OneAcknowledgementReportsEachFlow) {
+  Start();
+  Ear ears[2];
+  for (Ear& ear : ears) Open(&ear);
+  Settle();
+  const auto alternate = [&] {
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(ears[0].SendAll("m", 2), 2);
+      EXPECT_EQ(ears[1].SendAll("m", 1), 1);
+    }
+    Settle();
+    ASSERT_TRUE(ears_[0]->flow.Send(BytesOf("carries it")).ok());
+    Settle();
+  };
+  alternate();
+  EXPECT_EQ(ears[0].delivered, 6u);
+  EXPECT_EQ(ears[1].delivered, 3u);
+  alternate();
+  EXPECT_EQ(ears[0].delivered, 12u);
+  EXPECT_EQ(ears[1].delivered, 6u);
+  EXPECT_EQ(ears[0].reports, 2);
+  EXPECT_EQ(ears[1].reports, 2);
+}
+
 TEST_F(FlowTest, DeliveryOfAFlowThatIsOverIsNotItsSuccessors) {
   Start();
   Ear ear;

@@ -79,6 +79,9 @@ const Fault kFaults[] = {
        header.method_id = 1;
        raw.Say(header);
      }},
+    {"calls need a Server",  // it names the place of a flow by chance: b has flow 0
+     [](Raw& raw, uint32_t) { raw.Say(Raw::Of(Kind::kStreamWindow, 0, 10)); }},
+    {"calls need a Server", [](Raw& raw, uint32_t) { raw.Say(Raw::Of(Kind::kDrain, 0)); }},
     {"does not have", [](Raw& raw, uint32_t) { raw.Say(Raw::Of(Kind::kFlowData, 77)); }},
     {"does not have", [](Raw& raw, uint32_t) { raw.Say(Raw::Of(Kind::kFlowClose, UINT32_MAX)); }},
     {"does not have",  // the other peer's: a's flow has the place before ours
@@ -93,6 +96,13 @@ const Fault kFaults[] = {
      [](Raw& raw, uint32_t flow) {
        raw.Say(Raw::Of(Kind::kFlowWindow, flow, kMaxWindow));
        raw.Say(Raw::Of(Kind::kFlowWindow, flow, kMaxWindow + 1));
+     }},
+    {"window out of range",
+     [](Raw& raw, uint32_t flow) { raw.Say(Raw::Of(Kind::kFlowData, flow, 9), "m"); }},
+    {"window out of range",
+     [](Raw& raw, uint32_t flow) {
+       raw.Say(Raw::Of(Kind::kFlowData, flow, kMaxWindow), "m");
+       raw.Say(Raw::Of(Kind::kFlowData, flow, kMaxWindow + 1), "m");
      }},
     {"window out of range", [](Raw& raw, uint32_t) { raw.SayOpen(8, kMaxWindow + 1); }},
     {"unknown priority", [](Raw& raw, uint32_t) { raw.SayOpen(8, 1, "end", 3); }},

@@ -511,7 +511,7 @@ TEST(FrameTest, EveryLengthBelowAHeaderIsTooShort) {
 
 TEST(FrameTest, EveryFaultHasItsOwnText) {
   std::vector<std::string_view> texts;
-  for (int fault = 0; fault <= static_cast<int>(Fault::kMetadata); ++fault) {
+  for (int fault = 0; fault <= static_cast<int>(Fault::kAttachment); ++fault) {
     const std::string_view text = Explain(static_cast<Fault>(fault));
     EXPECT_EQ(std::count(texts.begin(), texts.end(), text), 0) << text;
     texts.push_back(text);
