@@ -287,6 +287,43 @@ TEST_F(FlowTest, OneAcknowledgementReportsEachFlow) {
   EXPECT_EQ(ears[1].reports, 2);
 }
 
+TEST_F(FlowTest, HandlerThatIsToldOfADeliveryMayCloseFlows) {
+  Start();
+  Ear ears[3];
+  for (Ear& ear : ears) Open(&ear);
+  Settle();
+  ears[0].on_delivered = [&] {  // its own flow, and one whose report is due
+    ears[0].flow.Close();
+    ears[2].flow.Close();
+  };
+  for (Ear& ear : ears) EXPECT_EQ(ear.SendAll("m", 1), 1);
+  Settle();
+  ASSERT_TRUE(ears_[1]->flow.Send(BytesOf("carries it")).ok());
+  Settle();
+  EXPECT_EQ(ears[0].closed, 1);
+  EXPECT_EQ(ears[1].closed, 0);
+  EXPECT_EQ(ears[1].delivered, 1u);
+  EXPECT_EQ(ears[2].closed, 1);
+  EXPECT_EQ(ears[2].totals.delivered, 1u);
+  EXPECT_EQ(a_->engine.flows(), 1u);
+}
+
+TEST_F(FlowTest, HandlerThatClosesInsideItsMessageReportsNoWindow) {
+  accept_options_ = {.window = 1};
+  Start();
+  Ear ear;
+  Open(&ear);
+  Settle();
+  const uint64_t before = b_->engine.counters().control_sent;
+  ears_[0]->on_message = [&] { ears_[0]->flow.Close(); };
+  EXPECT_EQ(ear.SendAll("m", 1), 1);
+  Settle();
+  EXPECT_EQ(b_->engine.counters().control_sent, before + 1) << "the close";
+  EXPECT_EQ(ear.closed, 1);
+  EXPECT_EQ(ears_[0]->closed, 1);
+  EXPECT_EQ(b_->engine.flows(), 0u);
+}
+
 TEST_F(FlowTest, DeliveryOfAFlowThatIsOverIsNotItsSuccessors) {
   Start();
   Ear ear;

@@ -46,6 +46,7 @@ struct Ear final : FlowHandler {
   void OnDelivered(Flow, uint64_t total) override {
     ++reports;
     delivered = total;
+    if (on_delivered) on_delivered();
   }
   void OnClosed(Flow which, const absl::Status& why, const FlowTotals& all) override {
     EXPECT_EQ(++closed, 1) << "the last call, once";
@@ -71,7 +72,7 @@ struct Ear final : FlowHandler {
   absl::Status status;
   FlowTotals totals;
   std::vector<std::string> heard;
-  std::function<void()> on_open, on_message, on_writable, on_closed;
+  std::function<void()> on_open, on_message, on_writable, on_delivered, on_closed;
 };
 
 struct Node {
