@@ -145,7 +145,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Cancels a call. Does not block. Any thread, callbacks included.
   void Cancel(uint64_t call_id);
   // The same for the call that was started with `control`, also if it was not started yet. Blocks
-  // until the call's callback has run.
+  // until the call's callback has run. Do not use `control` for another call.
   void CancelAndWait(call::CallControl* control);
 
   // Polls on this thread, callbacks included, until `until` returns true or `timeout` has passed.

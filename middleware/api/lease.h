@@ -14,8 +14,8 @@
 //   held+asleep     sleeps on the endpoint's          a thread that submits work calls Endpoint::Wake()
 //                   descriptor; queues are armed
 //   held+parked     polls, or runs a callback         the background thread sleeps; the release wakes it
-//   +submitted      one of the four lists has work for the holder. Not held: calls that were handed over, or could not be started,
-//                   wait for the background thread, which was poked
+//   +submitted      one of the four lists has work for the holder, or the holder starts a list. Not held: calls that were handed over,
+//                   or could not be started, wait for the background thread, which was poked
 //   +waiters        (with held) waiters_ has threads that wait for the lease or for the end of their call
 //
 //   from          event                                     to
@@ -119,7 +119,7 @@ class Lease {
 
   // Starts an asynchronous call. OK: its callback will run, on this or another thread. If another thread drives, hands the call over
   // to that thread, and does not wait. If that thread cannot start the call, the callback gets the error. A stream waits for at most
-  // one pass of that thread. So does a call if kMaxHandedOver calls wait, or the engine may have no place for it.
+  // one pass of that thread. So does a call if kMaxHandedOver calls have neither started nor failed, or the engine may have no place for it.
   absl::Status Start(Seat* seat, const call::CallSpec& spec);
   // As Start(). Call only if HeldByMe().
   absl::Status StartHeld(Seat* seat, const call::CallSpec& spec) {
@@ -165,7 +165,7 @@ class Lease {
   // drives ends it in its next pass. No effect if the call has ended.
   void Cancel(Seat* seat, uint64_t call_id);
   // The same for the call with this control, which may not have started yet. Blocks until the callback of the call has run. Does not
-  // wait if it is called inside that callback. No effect if Start() returned an error. Do not call inside the start of a call.
+  // wait if it is called inside that callback. Do not call inside the start of a call. Do not use the control for another call.
   void CancelAndWait(Seat* seat, call::CallControl* control);
   // Returns whether this thread drives, that is, whether it is inside a callback.
   bool HeldByMe() const {
