@@ -16,11 +16,11 @@ void Sum(const T& from, T* into, Members T::*... members) {
 
 void Add(const call::ServerCounters& from, call::ServerCounters* into) {
   using C = call::ServerCounters;
-  static_assert(sizeof(C) == 15 * sizeof(uint64_t));
+  static_assert(sizeof(C) == 16 * sizeof(uint64_t));
   Sum(from, into, &C::requests, &C::replies_ok, &C::replies_error, &C::replies_lost,
       &C::replies_waited, &C::unknown_methods, &C::refused, &C::refused_draining,
       &C::refused_at_gate, &C::cancelled, &C::calls_under_way, &C::protocol_errors, &C::overflows,
-      &C::peers_up, &C::peers_down);
+      &C::peers_up, &C::peers_down, &C::rests_asked);
 }
 
 void Add(const session::SessionCounters& from, session::SessionCounters* into) {

@@ -18,6 +18,9 @@ namespace {
 // A connection that was up for this time was stable: after its loss, the back-off starts from its beginning.
 constexpr int64_t kStableNs = 1'000'000'000;
 constexpr uint32_t kMaxBackoffDoublings = 20;
+// Calls wait for a connection that rests while this many attempts in a row are refused by a full server: some 5 s with the default
+// back-off.
+constexpr uint32_t kMostRefusals = 8;
 
 }  // namespace
 
@@ -97,7 +100,7 @@ ConnectionState ClientEngine::state() const {
 bool ClientEngine::HasHope() const {
   return std::any_of(connections_.begin(), connections_.end(), [](const auto& connection) {
     return connection->state == ConnectionState::kUp ||
-           connection->state == ConnectionState::kConnecting ||
+           connection->state == ConnectionState::kConnecting || connection->rests ||
            connection->state == ConnectionState::kIdle;  // the next Poll() dials
   });
 }
@@ -135,6 +138,7 @@ void ClientEngine::OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& inf
   Connection* const connection = Find(peer);
   if (connection == nullptr || connection->state != ConnectionState::kConnecting) return;
   Move(connection, ConnectionEvent::kPeerUp);
+  connection->rests = false;
   if (now_is_stale_) RefreshNow();
   connection->limit_bytes = LimitOf(info);
   connection->eager_bytes = info.max_message_bytes;
@@ -168,6 +172,9 @@ void ClientEngine::Lose(Connection* connection, const absl::Status& why,
   connection->cancels_owed.clear();
   connection->blocked.clear();
   connection->drain_owed = false;
+  if (!absl::IsResourceExhausted(why) || connection->failed_attempts >= kMostRefusals) {
+    connection->rests = false;
+  }
   LogLoss(connection, why);
   if (connection->state == ConnectionState::kUp ||
       connection->state == ConnectionState::kDraining) {
@@ -178,6 +185,7 @@ void ClientEngine::Lose(Connection* connection, const absl::Status& why,
   const bool leaving = IsLeaving(connection);
   if (leaving || ++connection->failed_attempts > options_.max_reconnect_attempts) {
     Move(connection, ConnectionEvent::kGiveUp);
+    connection->rests = false;
     connection->failed_attempts = 0;
     if (!leaving) {
       log_.Say(base::Severity::kWarning, "connection given up", connection->server,
@@ -213,9 +221,10 @@ void ClientEngine::Lose(Connection* connection, const absl::Status& why,
   const bool others = std::any_of(connections_.begin(), connections_.end(), [&](const auto& one) {
     return one.get() != connection &&
            (one->state == ConnectionState::kUp || one->state == ConnectionState::kConnecting ||
+            (one->state == ConnectionState::kBackoff && one->rests) ||
             (one->state == ConnectionState::kIdle && dial_wanted_));
   });
-  if (!others) EndHopeless();
+  if (!others && !connection->rests) EndHopeless();
   // Calls with wait_for_ready still wait, so another attempt is scheduled for them.
   if (!leaving && connection->state == ConnectionState::kIdle && table_.waiting() > 0) {
     wheel_.Schedule(&connection->backoff, now_ns_ + options_.backoff_max_ns);
@@ -229,7 +238,7 @@ void ClientEngine::LogLoss(Connection* connection, const absl::Status& why) {
   if (!log_.listens()) return;
   const bool was_up = connection->state != ConnectionState::kConnecting;
   const bool expected =
-      connection->state == ConnectionState::kDraining ||
+      connection->state == ConnectionState::kDraining || connection->rests ||
       (options_.first_failure_is_told && counters_.connections == 0 && connections_.size() == 1);
   const bool news = std::exchange(connection->said, why.code()) != why.code() || was_up;
   base::Severity severity = base::Severity::kInfo;
@@ -241,7 +250,8 @@ void ClientEngine::LogLoss(Connection* connection, const absl::Status& why) {
                         was_up ? " lost: " : ": ", why.message()));
 }
 
-void ClientEngine::OnDrain(Connection* connection) {
+void ClientEngine::OnDrain(Connection* connection, const frame::Header& header) {
+  if ((header.flags & frame::kFlagRest) != 0) return Rest(connection);
   if (connection->state != ConnectionState::kUp) return;
   Move(connection, ConnectionEvent::kDrain);
   ForgetHealth(connection);

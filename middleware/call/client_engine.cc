@@ -100,6 +100,8 @@ void ClientEngine::BeginKnown(Call* call, uint64_t id) {
 }
 
 size_t ClientEngine::FirstChoiceOfSome(const Buffer* buffer) {
+  if (some_rest_) [[unlikely]]
+    DialResting();
   for (size_t i = 0; buffer != nullptr && i < connections_.size(); ++i) {
     if (connections_[i]->peer == buffer->peer() && MayGetCalls(*connections_[i])) return i;
   }
@@ -367,7 +369,7 @@ void ClientEngine::OnMessage(endpoint::PeerId peer, const frame::Header& header,
       header.kind == frame::Kind::kStreamMetadata) {
     return OnStream(connection, header, payload);
   }
-  if (header.kind == frame::Kind::kDrain) return OnDrain(connection);
+  if (header.kind == frame::Kind::kDrain) return OnDrain(connection, header);
   Break(connection, "unexpected message", "only replies and messages of streams go this way");
 }
 

@@ -266,8 +266,12 @@ class ClientEngine final : public session::User {
   void Judge(Connection* connection, Health health, std::string_view why);
   void Reconsider();
   bool IsLeaving(const Connection* connection) const;
-  // Handles kDrain: the server accepts no new calls.
-  void OnDrain(Connection* connection);
+  // Handles kDrain: the server accepts no new calls, or asks this side to rest.
+  void OnDrain(Connection* connection, const frame::Header& header);
+  // client_rest.cc
+  void Rest(Connection* connection);
+  bool MayRest(const Connection& connection) const;
+  void DialResting();
   // Disconnects removed servers that have no calls.
   void DropLeft();
   // Returns true if a server is up, connecting or idle, so that a waiting call may still be sent.
@@ -393,6 +397,7 @@ class ClientEngine final : public session::User {
   std::vector<StateWatch*> watches_;
   const void* ending_ = nullptr;  // owner in EndCallsOf(), while it runs
   bool dial_wanted_ = false;      // the next Poll() connects to idle servers
+  bool some_rest_ = false;        // a connection may rest: DialResting() looks
   bool servers_changed_ = false;  // since the last Poll(): waiting calls may have to end
   std::vector<std::pair<uint64_t, absl::Status>> end_soon_;  // of EndSoon()
 

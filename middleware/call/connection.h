@@ -49,6 +49,9 @@ struct Connection {
   uint32_t eager_bytes = 0;      // maximum size of a message that is not lent
   uint32_t outstanding = 0;      // calls that were sent on it and have not ended
   uint32_t failed_attempts = 0;  // in a row
+  // The last connection ended at the server's request (kFlagRest), and no attempt since then has failed for another reason than a
+  // full server. Calls wait for such a connection, also without wait_for_ready.
+  bool rests = false;
   int64_t up_since_ns = 0;
   absl::StatusCode said = absl::StatusCode::kOk;  // last logged reason of a loss
   base::Timer backoff;

@@ -11,6 +11,8 @@
 //   backoff     fails at once with the last error, or waits with wait_for_ready
 //   closed      fails
 //
+// A server at its cap of queue pairs asks idle clients to rest: the client disconnects, and the state is idle. No call fails for it.
+//
 // If max_reconnect_attempts reconnects have failed in a row, the state is idle as well: a server that
 // is gone permanently costs nothing until the next call.
 //
@@ -31,10 +33,11 @@ enum class ConnectionEvent : uint8_t {
   kDrain,   // the server is draining
   kLost,    // the attempt failed, or the peer went down: reconnect later
   kGiveUp,  // the same, after the last attempt, or for a removed server
+  kRest,    // the server needs the connection for another client, and this side has no calls
   kClose,
 };
 
-inline constexpr int kConnectionEvents = 6;
+inline constexpr int kConnectionEvents = 7;
 
 bool NextConnectionState(ConnectionState from, ConnectionEvent event, ConnectionState* to);
 

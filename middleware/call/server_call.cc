@@ -317,6 +317,7 @@ void ServerEngine::Finish(ServerCall* call, const absl::Status& status) {
   }
   Peer* const peer = FindAny(call->peer_);
   if (peer != nullptr) {
+    peer->used_ns = now_ns_;
     peer->calls.erase(call->call_id_);
     std::erase(peer->blocked, call);
   }

@@ -141,55 +141,6 @@ void ServerEngine::CancelUnderWay(const absl::Status& why) {
   }
 }
 
-// ---- Draining
-
-void ServerEngine::StartDrain(int64_t cancel_at_ns, int64_t end_by_ns) {
-  if (drain_.started()) return;
-  drain_.Start(cancel_at_ns, end_by_ns);
-  for (uint32_t index = 0; index < peers_.size(); ++index) {
-    if (peers_[index] != nullptr)
-      TellDrain({index, peers_[index]->generation}, peers_[index].get());
-  }
-  endpoint_->Flush();
-  StepDrain();
-}
-
-void ServerEngine::TellDrain(endpoint::PeerId id, Peer* peer) {
-  peer->untold = true;
-  ++untold_;
-  const Outgoing outgoing = Reserve(id, peer, 0);
-  if (outgoing.data == nullptr) return;
-  frame::Header header;
-  header.kind = frame::Kind::kDrain;
-  Commit(id, outgoing, header);
-}
-
-void ServerEngine::OnDrainAnswer(endpoint::PeerId id, Peer* peer) {
-  if (!std::exchange(peer->untold, false)) {
-    return OnProtocolError(id, "malformed message", "it confirms a drain that was not announced");
-  }
-  --untold_;
-}
-
-void ServerEngine::StepDrain() {
-  if (drain_.over()) return;
-  RefreshNow();
-  while (drain_.Step(now_ns_, untold_, UnreadReplies(), under_way_.size())) {
-    log_.Say(base::Severity::kInfo, "drain", "",
-             absl::StrCat("drain: ", Name(drain_.phase()), ", ", under_way_.size(),
-                          " calls in flight, ", UnreadReplies(), " replies wait"));
-    if (drain_.phase() != DrainPhase::kCancelling) continue;
-    CancelUnderWay(base::Error(
-        absl::StatusCode::kUnavailable, "call ended by its server",
-        {.layer = "call",
-         .operation = "drain",
-         .cause =
-             "the server is shutting down, and the call did not end within the time of the drain",
-         .remedy = "retry the call on another server if running it twice is harmless"}));
-    endpoint_->Flush();
-  }
-}
-
 // ---- Peers
 
 void ServerEngine::Drop(endpoint::PeerId id) {
@@ -209,6 +160,7 @@ void ServerEngine::OnPeerUp(endpoint::PeerId id, const endpoint::PeerInfo& info)
   ++counters_.peers_up;
   if (drain_.started()) TellDrain(id, peers_[id.index].get());
   RefreshNow();
+  peers_[id.index]->used_ns = now_ns_;
   Trace(observe::TraceEvent::kPeerUp, id, 0, 0);
 }
 
@@ -341,6 +293,7 @@ inline void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Head
   if (entry == nullptr) [[unlikely]]
     return RefuseUnknown(id, peer, request);
   RefreshNow();
+  peer->used_ns = now_ns_;
   entry->stats->CountStart();
   entry->stats->CountRequestBytes(payload.size());
   // Most requests have nothing beside their message, and are answered before their handler returns.
@@ -404,7 +357,7 @@ void ServerEngine::OnMessage(endpoint::PeerId id, const frame::Header& header,
   Peer* peer = Find(id);
   if (peer == nullptr) return;  // disconnected by this side
   if (header.kind == frame::Kind::kRequest) return Run(id, peer, header, payload);
-  if (header.kind == frame::Kind::kDrain) return OnDrainAnswer(id, peer);
+  if (header.kind == frame::Kind::kDrain) return OnDrainAnswer(id, peer, header);
   const bool of_a_call =
       header.kind >= frame::Kind::kCancel && header.kind <= frame::Kind::kStreamEnd;
   if (of_a_call) return OnStream(id, peer, header, payload);

@@ -10,6 +10,7 @@
 // Limits        Replies without a credit wait in the backlog of the peer. A peer whose backlog is full sends more requests than it grants
 //               credits for replies, and is disconnected (counted, logged). With max_concurrent_calls calls in flight, requests are
 //               refused with RESOURCE_EXHAUSTED.
+// Places        If the endpoint has no place for another peer, the client that was longest unused is asked to leave.
 // Draining      StartDrain() (drain.h). New calls are refused with UNAVAILABLE; they have not run.
 // End           Close() cancels the calls in flight. The engine outlives their Finish(), and in_use().
 #ifndef SLUICE_MIDDLEWARE_CALL_SERVER_ENGINE_H_
@@ -83,6 +84,7 @@ struct ServerCounters {
   uint64_t overflows = 0;        // peers disconnected because their backlog was full
   uint64_t peers_up = 0;
   uint64_t peers_down = 0;
+  uint64_t rests_asked = 0;  // idle peers asked to leave, because the endpoint had no place
 };
 
 class ServerEngine final : public session::User {
@@ -172,6 +174,8 @@ class ServerEngine final : public session::User {
 
   void OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info) override;
   void OnPeerDown(endpoint::PeerId peer, const absl::Status& why) override;
+  // Asks the client that was longest unused to leave (server_rest.cc).
+  void OnNoPlace(bool refused) override;
   void OnMessage(endpoint::PeerId peer, const frame::Header& header,
                  std::span<const std::byte> payload) override;
   void OnWritable(endpoint::PeerId peer) override;
@@ -203,6 +207,8 @@ class ServerEngine final : public session::User {
     session::Backlog backlog;
     absl::flat_hash_map<uint64_t, ServerCall*> calls;  // by the number that the caller gave
     std::vector<ServerCall*> blocked;                  // calls whose Write() was refused
+    int64_t used_ns = 0;        // time of its last request, or of the end of its last call
+    int64_t rest_asked_ns = 0;  // it was asked to leave (OnNoPlace); 0: never
     bool untold = false;                               // it has not acknowledged the drain
     bool ending = false;                               // it is in ending_
   };
@@ -230,7 +236,7 @@ class ServerEngine final : public session::User {
   }
   void ReadClock();
   void StepDrain();
-  void OnDrainAnswer(endpoint::PeerId id, Peer* peer);
+  void OnDrainAnswer(endpoint::PeerId id, Peer* peer, const frame::Header& header);
   void TellDrain(endpoint::PeerId id, Peer* peer);
   void CancelUnderWay(const absl::Status& why);
   Entry* Lookup(uint64_t method_id) {

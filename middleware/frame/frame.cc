@@ -85,6 +85,8 @@ int KnownFlags(const Header& header) {
       return kFlagLarge;
     case Kind::kStreamMetadata:
       return kFlagMetadata;
+    case Kind::kDrain:
+      return kFlagRest;
     default:
       return 0;
   }

@@ -48,7 +48,9 @@
 //   kStreamMetadata, server to caller in a streaming call: initial metadata, with kFlagMetadata unless it is empty. At most one per
 //   call, before the first kStreamData. call_id is the request's; all other fields except sequence, flags and payload_bytes are 0.
 //   kDrain, server to caller: the server accepts no new calls on this connection. Caller to server, as the answer: no more requests
-//   follow. All fields except sequence are 0.
+//   follow. Server to caller with kFlagRest: the server needs the queue pair for another client. A caller without calls in progress
+//   disconnects, and connects again for its next call. Any other caller ignores the message. There is no answer: only the caller
+//   knows whether a request has crossed the message. All fields except sequence and flags are 0.
 //   In a streaming call, the request has no message if the caller streams, and the reply has none if the server streams. Each side may
 //   send kInitialStreamWindow messages before it receives a window. A message counts as one for each MiB begun, and at most as half of
 //   kInitialStreamWindow, regardless of the window.
@@ -86,7 +88,7 @@
 
 namespace sluice::frame {
 
-inline constexpr uint8_t kVersion = 7;
+inline constexpr uint8_t kVersion = 8;
 inline constexpr uint16_t kMaxStatusCode = 16;  // UNAUTHENTICATED, the last canonical code
 inline constexpr uint64_t kMaxTimeoutNs = uint64_t{1} << 62;
 inline constexpr uint32_t kMaxEndNameBytes = 255;
@@ -99,6 +101,7 @@ inline constexpr uint16_t kFlagServerStreams = 4;
 inline constexpr uint16_t kFlagNotRun = 8;
 inline constexpr uint16_t kFlagLarge = 16;
 inline constexpr uint16_t kFlagAttachment = 32;
+inline constexpr uint16_t kFlagRest = 64;
 
 enum class Kind : uint8_t {
   kRequest = 1,

@@ -104,6 +104,8 @@ std::vector<Reading> ReadCounters(const ServerSnapshot& snapshot) {
   std::vector<Reading> readings = {
       {"peers", c.peers_up - c.peers_down, true, "peers that are connected"},
       {"peers_up", c.peers_up, false, "peers that have connected"},
+      {"rests_asked", c.rests_asked, false,
+       "idle peers asked to leave because all RC queue pairs were in use"},
       {"calls_under_way", c.calls_under_way, true,
        "calls in flight in coroutines, streams and executors"},
       {"requests", c.requests, false, "requests that reached a handler"},

@@ -42,6 +42,8 @@ class User {
                          std::span<const std::byte> payload) = 0;
   // Follows a Reserve() that returned RESOURCE_EXHAUSTED.
   virtual void OnWritable(endpoint::PeerId peer) = 0;
+  // Every place for a peer is taken. See endpoint::Handler.
+  virtual void OnNoPlace(bool /*refused*/) {}
   // The user of the peer has received all messages before `sequence`.
   virtual void OnDelivered(endpoint::PeerId /*peer*/, uint32_t /*sequence*/) {}
   // The peer has sent an invalid message. The user must disconnect the peer.
@@ -139,6 +141,7 @@ class Sessions final : public endpoint::Handler {
 
   void OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info) override;
   void OnPeerDown(endpoint::PeerId peer, const absl::Status& why) override;
+  void OnNoPlace(bool refused) override { user_->OnNoPlace(refused); }
   bool OnMessage(endpoint::PeerId peer, std::span<const std::byte> bytes) override;
   void OnAcknowledged(endpoint::PeerId peer, uint32_t total) override;
   bool OnResend(endpoint::PeerId peer) override;

@@ -207,6 +207,9 @@ class Handler {
   // The last call for this id; also follows a Connect() that failed. Queued messages are dropped.
   // No other peer gets the same index before this call has returned.
   virtual void OnPeerDown(PeerId peer, const absl::Status& why) = 0;
+  // Every RC queue pair of Options::max_rc_queue_pairs is in use. `refused`: a client was refused for this; otherwise a client has just
+  // taken the last place. Not called on devices with DC.
+  virtual void OnNoPlace(bool /*refused*/) {}
   // `bytes` are valid during the call only. Returns true if the message is new: it is acknowledged
   // to the peer. Returns false for a duplicate.
   virtual bool OnMessage(PeerId peer, std::span<const std::byte> bytes) = 0;

@@ -195,6 +195,7 @@ class World {
         break;
       case 2:
         if (random_() % 8 == 0) client_end_->set_fail_reserves(3);
+        if (random_() % 4 == 0) server_->OnNoPlace(/*refused=*/true);
         break;
       case 3:
         if (random_() % 64 == 0) {

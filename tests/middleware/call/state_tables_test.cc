@@ -48,6 +48,7 @@ TEST(ConnectionStateTest, Snapshot) {
             "up: drain -> draining\n"
             "up: lost -> backoff\n"
             "up: give up -> idle\n"
+            "up: rest -> idle\n"
             "up: close -> closed\n"
             "draining: lost -> backoff\n"
             "draining: give up -> idle\n"

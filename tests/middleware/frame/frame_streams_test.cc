@@ -42,7 +42,7 @@ TEST(FrameStreamsTest, GoldenInitialMetadata) {
   const std::string payload("\x03\x00uvw", 5);
   const std::vector<std::byte> message = Message(header, payload);
   EXPECT_EQ(absl::BytesToHexString({reinterpret_cast<const char*>(message.data()), message.size()}),
-            "070e010000000000"
+            "080e010000000000"
             "0900000000000000"
             "3837363534333231"
             "0000000000000000"

@@ -84,7 +84,7 @@ std::string Hex(std::span<const std::byte> bytes) {
 
 TEST(FrameTest, GoldenRequest) {
   EXPECT_EQ(Hex(Message(Request(), "abc")),
-            "0701000000000000"
+            "0801000000000000"
             "1413121100000000"
             "3837363534333231"
             "4847464544434241"
@@ -95,7 +95,7 @@ TEST(FrameTest, GoldenRequest) {
 
 TEST(FrameTest, GoldenReply) {
   EXPECT_EQ(Hex(Message(Reply(), "abc")),
-            "0702000000000000"
+            "0802000000000000"
             "0700000000000000"
             "3837363534333231"
             "0000000000000000"
@@ -106,7 +106,7 @@ TEST(FrameTest, GoldenReply) {
 
 TEST(FrameTest, GoldenMessagesOfAFlow) {
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowOpen), "\x02xy")),
-            "0703000000000000"
+            "0803000000000000"
             "0900000054535251"
             "6463626100000000"
             "0000000000000000"
@@ -114,14 +114,14 @@ TEST(FrameTest, GoldenMessagesOfAFlow) {
             "0300000000000000"
             "027879");
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowAccept), "")),
-            "0704000024232221"
+            "0804000024232221"
             "0900000054535251"
             "6463626100000000"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000");
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowData), "abc")),
-            "0705000024232221"
+            "0805000024232221"
             "0900000054535251"
             "0000000000000000"
             "0000000000000000"
@@ -129,14 +129,14 @@ TEST(FrameTest, GoldenMessagesOfAFlow) {
             "0300000000000000"
             "616263");
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowWindow), "")),
-            "0706000024232221"
+            "0806000024232221"
             "0900000054535251"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000");
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowClose), "abc")),
-            "0707000024232221"
+            "0807000024232221"
             "0900000000000000"
             "0000000000000000"
             "0000000000000000"
@@ -147,14 +147,14 @@ TEST(FrameTest, GoldenMessagesOfAFlow) {
 
 TEST(FrameTest, GoldenMessagesOfACall) {
   EXPECT_EQ(Hex(Message(OfCall(Kind::kCancel), "")),
-            "0708000000000000"
+            "0808000000000000"
             "0900000000000000"
             "3837363534333231"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000");
   EXPECT_EQ(Hex(Message(OfCall(Kind::kStreamData), "abc")),
-            "0709000000000000"
+            "0809000000000000"
             "0900000054535251"
             "3837363534333231"
             "0000000000000000"
@@ -162,14 +162,14 @@ TEST(FrameTest, GoldenMessagesOfACall) {
             "0300000000000000"
             "616263");
   EXPECT_EQ(Hex(Message(OfCall(Kind::kStreamWindow), "")),
-            "070a000000000000"
+            "080a000000000000"
             "0900000054535251"
             "3837363534333231"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000");
   EXPECT_EQ(Hex(Message(OfCall(Kind::kStreamEnd), "")),
-            "070b000000000000"
+            "080b000000000000"
             "0900000000000000"
             "3837363534333231"
             "0000000000000000"
@@ -179,7 +179,19 @@ TEST(FrameTest, GoldenMessagesOfACall) {
 
 TEST(FrameTest, GoldenDrain) {
   EXPECT_EQ(Hex(Message(OfCall(Kind::kDrain), "")),
-            "070c000000000000"
+            "080c000000000000"
+            "0900000000000000"
+            "0000000000000000"
+            "0000000000000000"
+            "0000000000000000"
+            "0000000000000000");
+}
+
+TEST(FrameTest, GoldenRest) {
+  Header header = OfCall(Kind::kDrain);
+  header.flags = kFlagRest;
+  EXPECT_EQ(Hex(Message(header, "")),
+            "080c400000000000"
             "0900000000000000"
             "0000000000000000"
             "0000000000000000"
@@ -196,7 +208,7 @@ TEST(FrameTest, GoldenMetadata) {
   header.payload_bytes = 5;
   const std::vector<std::byte> bytes =
       Message(header, std::string(reinterpret_cast<const char*>(payload.data()), payload.size()));
-  EXPECT_EQ(Hex(bytes).substr(0, 16), "0701010000000000");
+  EXPECT_EQ(Hex(bytes).substr(0, 16), "0801010000000000");
   EXPECT_EQ(Hex(bytes).substr(96), "02006d6d78");
   Header got;
   ASSERT_EQ(Decode(bytes, &got), Fault::kNone);
@@ -224,7 +236,7 @@ TEST(FrameTest, GoldenAttachment) {
     header.payload_bytes = static_cast<uint32_t>(payload.size());
     const std::vector<std::byte> bytes =
         Message(header, std::string(reinterpret_cast<const char*>(payload.data()), payload.size()));
-    EXPECT_EQ(Hex(bytes).substr(0, 16), with_metadata ? "0701210000000000" : "0701200000000000");
+    EXPECT_EQ(Hex(bytes).substr(0, 16), with_metadata ? "0801210000000000" : "0801200000000000");
     EXPECT_EQ(Hex(bytes).substr(96),
               std::string(with_metadata ? "02006d6d" : "") + "0300000061616178");
     Header got;
@@ -315,8 +327,22 @@ TEST(FrameTest, EachFaultIsFound) {
   EXPECT_EQ(FaultOf(header), Fault::kReserved) << "a call that succeeded has run";
   header = OfCall(Kind::kDrain);
   EXPECT_EQ(FaultOf(header, ""), Fault::kNone);
+  header.flags = kFlagRest;
+  EXPECT_EQ(FaultOf(header, ""), Fault::kNone);
+  for (int bit = 0; bit < 16; ++bit) {
+    header.flags = static_cast<uint16_t>(kFlagRest | 1 << bit);
+    EXPECT_EQ(FaultOf(header, ""), header.flags == kFlagRest ? Fault::kNone : Fault::kReserved);
+  }
+  header.flags = kFlagRest;
   header.call_id = 1;
   EXPECT_EQ(FaultOf(header, ""), Fault::kCall);
+  for (const Kind kind : {Kind::kRequest, Kind::kReply, Kind::kCancel, Kind::kStreamData,
+                          Kind::kTaken, Kind::kFlowOpen, Kind::kFlowData}) {
+    header = kind == Kind::kRequest ? Request() : kind == Kind::kReply ? Reply() : OfCall(kind);
+    header.flags = kFlagRest;
+    const std::string payload(header.payload_bytes, 'p');
+    EXPECT_EQ(FaultOf(header, payload), Fault::kReserved) << static_cast<int>(kind);
+  }
   header = Reply();
   header.flags = kFlagServerStreams;
   EXPECT_EQ(FaultOf(header), Fault::kReserved);
@@ -434,7 +460,7 @@ TEST(FrameTest, GoldenPlace) {
   header.payload_bytes = kPlaceBytes;
   const std::vector<std::byte> message = Message(header, Bytes(place));
   EXPECT_EQ(Hex(message),
-            "0709100000000000"
+            "0809100000000000"
             "0900000054535251"
             "3837363534333231"
             "0000000000000000"
@@ -546,6 +572,7 @@ TEST(FrameTest, RandomBytesAreAcceptedOnlyAsTheGrammarSays) {
     ASSERT_LE(header.flags, header.kind == Kind::kRequest          ? 7u
                             : header.kind == Kind::kReply          ? 9u
                             : header.kind == Kind::kStreamMetadata ? 1u
+                            : header.kind == Kind::kDrain          ? 64u
                                                                    : 0u);
     const Parts parts = Split(header, std::span(bytes).subspan(kHeaderBytes));
     ASSERT_EQ(MetadataBytes(parts.metadata.size()) + parts.message.size() +

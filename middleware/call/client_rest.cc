@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ClientEngine: connections that rest. A server at its cap of RC queue pairs asks its idle clients to leave (kFlagRest). This side alone
+// knows whether a request has crossed that message. So this side decides: it disconnects, or it ignores the message (decision 0068).
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "middleware/call/client_engine.h"
+
+namespace sluice::call {
+
+// Returns whether the connection has nothing to lose. Every request that was sent on it has ended, so no reply is expected. Waiting
+// calls and cancellations may be about to be sent.
+bool ClientEngine::MayRest(const Connection& connection) const {
+  return connection.state == ConnectionState::kUp && connection.outstanding == 0 &&
+         connection.cancels_owed.empty() && table_.waiting() == 0;
+}
+
+// Disconnects an idle connection at the request of its server. This is no loss: it is not counted, and no back-off follows. The next
+// call connects.
+void ClientEngine::Rest(Connection* connection) {
+  if (!MayRest(*connection)) return;
+  if (now_is_stale_) RefreshNow();
+  const endpoint::PeerId peer = std::exchange(connection->peer, endpoint::PeerId());
+  Trace(observe::TraceEvent::kPeerDown, 0, 0, peer.index);
+  by_peer_[peer.index] = nullptr;
+  connection->blocked.clear();
+  connection->failed_attempts = 0;
+  connection->rests = some_rest_ = true;
+  Move(connection, ConnectionEvent::kRest);
+  ForgetHealth(connection);
+  log_.Say(base::Severity::kInfo, "connection rests", connection->server,
+           absl::StrCat(connection->server,
+                        " needs the connection for another client; the next call connects again"));
+  endpoint_->Disconnect(peer);
+}
+
+// Of several servers: lets the next Poll() connect to those that rest and would get calls. With kPickFirst, servers after the first
+// that is up continue to rest.
+void ClientEngine::DialResting() {
+  some_rest_ = false;
+  for (const auto& connection : connections_) {
+    if (options_.balancing == Balancing::kPickFirst && MayGetCalls(*connection)) {
+      some_rest_ = true;
+      return;
+    }
+    if (connection->rests && connection->state == ConnectionState::kIdle) dial_wanted_ = true;
+  }
+}
+
+}  // namespace sluice::call
