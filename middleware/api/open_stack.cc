@@ -55,6 +55,7 @@ class ProductionStack final : public Stack {
     options.large_memory_bytes = limits.large_memory_bytes;
     options.srq_size = limits.receive_buffers;
     options.credits_per_peer = limits.credits_per_peer;
+    options.max_rc_queue_pairs = limits.max_rc_queue_pairs;
     options.keepalive_ns = absl::ToInt64Nanoseconds(limits.keepalive);
     options.dead_peer_ns = absl::ToInt64Nanoseconds(limits.dead_peer_timeout);
     options.lane_memory_bytes = limits.lanes == Lanes::kOff ? 0 : limits.lane_memory_bytes;

@@ -65,6 +65,11 @@ struct EndpointLimits {
   // Number of receive buffers, shared by all peers that are busy at the same time. If they need more,
   // they take turns; idle peers need none. Range: 16 to 32,768, at least credits_per_peer.
   uint32_t receive_buffers = 1024;
+  // Maximum number of RC queue pairs of an endpoint: on a device without DC each peer has one (docs/devices.md). At the limit a Server
+  // asks the client that was longest unused to leave; it connects again for its next call. The new client is refused with
+  // RESOURCE_EXHAUSTED, and its channel finds the place when it tries again. A Messenger and a channel only refuse. 0 (default): as
+  // many as the device has. No effect on a device with DC. Range: 0 to 65,535.
+  uint32_t max_rc_queue_pairs = 0;
   // Time after which an unresponsive peer is declared dead (approximate). Range: 10 ms to 60 s.
   absl::Duration dead_peer_timeout = absl::Seconds(1);
   // Time after which a connected peer that is silent and does not answer probes is declared dead:

@@ -49,6 +49,10 @@ struct Options {
   // Number of send buffers, shared by all peers. Range: 64 to 65,536.
   uint32_t send_buffers = 1024;
   uint32_t max_peers = 16384;  // maximum number of peers; 1 to 65,536
+  // Maximum number of RC queue pairs, one for each peer of a device without DC. At the limit further
+  // peers are refused with RESOURCE_EXHAUSTED, and Handler::OnNoPlace() follows. 0: as many as the
+  // device has. No effect with DC. Range: 0 to 65,535. See docs/decisions/0068.
+  uint32_t max_rc_queue_pairs = 0;
   uint32_t dci_count = 2;      // number of DCIs; 1 to 63
   uint32_t dci_depth = 256;    // requests in flight per DCI; 64 to 16,384
   // Time in nanoseconds after which a peer that does not answer requests is declared dead. Range: 1

@@ -168,9 +168,9 @@ absl::Status EndpointImpl::Init() {
   numbers_.emplace(api_, device_.context(), device_.pd(), can.Has(verbs::Feature::kReservedQpn));
   cm::Options cm_options;
   cm_options.max_connections = 0;
-  for (const Reception& reception : receptions_) {
-    cm_options.max_connections += reception.max_peers * 2;  // includes connections in timewait
-  }
+  // Includes connections in timewait, so a cap on queue pairs does not lower it.
+  for (const Tenant& tenant : options_.tenants) cm_options.max_connections += 2 * tenant.max_peers;
+  if (options_.tenants.empty()) cm_options.max_connections = 2 * options_.max_peers;
   cm_options.accept_timeout_ns = options_.accept_timeout_ns;
   cm_options.local_ece = device_.ece();
   cm_options.device = device_.name();
@@ -236,6 +236,10 @@ absl::Status EndpointImpl::MakeReceptions() {
   for (const Tenant& tenant : options_.tenants) {
     receptions_.push_back(
         {.tenant = tenant.name, .srq_size = tenant.srq_size, .max_peers = tenant.max_peers});
+  }
+  if (device_.rc()) {
+    const uint32_t cap = options_.max_rc_queue_pairs;
+    receptions_.front().CapQueuePairs(cap != 0 ? cap : std::max(device_.limits().max_qp, 1u));
   }
   const uint32_t most = device_.limits().max_srq_wr;
   const auto control_depth = [most](const Reception& reception) {

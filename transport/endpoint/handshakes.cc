@@ -281,7 +281,8 @@ void EndpointImpl::Admit(const Request& request, const peer::Keyring& secrets) {
   }
   // Other clients may have arrived while the secrets were read.
   Reception& reception = receptions_[found->tenant];
-  if (!fresh && (half_open_.half_taken() || reception.half_taken())) {
+  if (!fresh &&
+      (half_open_.half_taken() || reception.half_taken() || reception.queue_pairs_full())) {
     return AskForCookie(id, request.source);
   }
   MakeRoom(request.source, reception);
@@ -296,7 +297,10 @@ void EndpointImpl::Admit(const Request& request, const peer::Keyring& secrets) {
   if (!made.ok()) {
     ++handshakes_.full;
     LogRefused(request.from, made.status());
-    return Refuse(id, made.status());
+    Refuse(id, made.status());
+    // A recorded hello must not be enough to send other clients away.
+    if (fresh && reception.capped) handler_->OnNoPlace(/*refused=*/true);
+    return;
   }
   Peer* peer = *made;
   peer->handshake()->source = request.source;
@@ -427,11 +431,14 @@ void EndpointImpl::GoUp(Peer* peer) {
   if (ReceptionOf(*peer).waiting != 0) windows_.work = WindowWork::kNow;
   StartSweep();
   if (closed_) return;
+  const Reception& reception = ReceptionOf(*peer);
+  const bool inbound = peer->inbound;
   handler_->OnPeerUp(peer->id(), {.address = peer->target.name.str(),
                                   .inbound = peer->inbound,
                                   .max_message_bytes = peer->max_message_bytes,
                                   .max_large_bytes = max_large_bytes,
                                   .tenant = ReceptionOf(*peer).tenant});
+  if (inbound && !closed_ && reception.queue_pairs_full()) handler_->OnNoPlace(/*refused=*/false);
 }
 
 void EndpointImpl::OnHandshakeTimeout(Peer* peer) {

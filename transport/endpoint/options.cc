@@ -8,6 +8,7 @@
 #include "transport/lane/layout.h"
 #include "transport/peer/terms.h"
 #include "transport/queue/dci_pool.h"
+#include "transport/queue/rc_queues.h"
 
 namespace sluice::endpoint {
 namespace {
@@ -72,6 +73,7 @@ absl::Status Options::Validate() const {
       {"credits_per_peer", credits_per_peer, 2, srq_size},
       {"send_buffers", send_buffers, 64, 1 << 16},
       {"max_peers", max_peers, 1, 1 << 16},
+      {"max_rc_queue_pairs", max_rc_queue_pairs, 0, queue::RcQueues::kMostQueues},
       {"dci_count", dci_count, 1, queue::DciPool::kMaxDcis},
       {"dci_depth", dci_depth, 64, 1 << 14},
       {"dead_peer_ns", dead_peer_ns, kMillisecond, 600'000 * kMillisecond},

@@ -24,7 +24,7 @@ Peer* EndpointImpl::FindByConnection(cm::ConnectionId id) const {
 
 absl::StatusOr<Peer*> EndpointImpl::NewPeer(peer::Event event, uint32_t tenant) {
   Reception& reception = receptions_[tenant];
-  absl::Status place = reception.CheckPlace();
+  absl::Status place = reception.CheckPlace(rc_ == nullptr ? 0 : rc_->ending());
   if (!place.ok()) return place;
   if (absl::Status health = Health(); !health.ok()) return health;
   uint32_t index;

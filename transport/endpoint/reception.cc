@@ -27,7 +27,17 @@ peer::TenantTargets Reception::TargetsOf(bool old) const {
           .control_key = control->access_key()};
 }
 
-absl::Status Reception::CheckPlace() const {
+void Reception::CapQueuePairs(uint32_t most) {
+  if (most >= max_peers) return;
+  capped = true;
+  max_peers = most;
+}
+
+absl::Status Reception::CheckPlace(uint32_t ending) const {
+  if (capped && peers - evicted + ending >= max_peers) {
+    return Exhausted(*this, std::to_string(max_peers) + " RC queue pairs",
+                     "retry later, or raise max_rc_queue_pairs");
+  }
   if (!full()) return absl::OkStatus();
   return Exhausted(*this, std::to_string(max_peers) + " places for peers", "raise max_peers");
 }

@@ -63,6 +63,7 @@ struct Reception {
   std::string tenant;  // empty: no tenants
   uint32_t srq_size = 0;
   uint32_t max_peers = 0;
+  bool capped = false;  // max_peers is a cap on RC queue pairs
   verbs::Pd domain;  // outlives the memory that is registered in it
   std::unique_ptr<receive::ReceiveQueue> data;
   std::unique_ptr<receive::ReceiveQueue> control;
@@ -86,8 +87,11 @@ struct Reception {
   // Returns the present DCTs. `old`: the DCTs before the last replacement.
   peer::TenantTargets TargetsOf(bool old) const;
   bool full() const { return peers - evicted >= max_peers; }
-  // Returns RESOURCE_EXHAUSTED if no place for a peer is left.
-  absl::Status CheckPlace() const;
+  // Lets each peer have an RC queue pair, and at most `most` exist.
+  void CapQueuePairs(uint32_t most);
+  bool queue_pairs_full() const { return capped && full(); }
+  // Returns RESOURCE_EXHAUSTED if no place for a peer is left. `ending`: number of RC queue pairs that are not destroyed yet.
+  absl::Status CheckPlace(uint32_t ending) const;
   // Returns whether one more half-open peer would exceed half of the places that other peers leave. False if they leave none.
   bool half_taken() const {
     const uint32_t left = max_peers - (peers - evicted - half_open.taken());

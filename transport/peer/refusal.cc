@@ -25,7 +25,7 @@ Meaning MeaningOf(RefusalCode code) {
     case RefusalCode::kGarbage:
       return {C::kInvalidArgument, "run the same release of Sluice on both sides"};
     case RefusalCode::kFull:
-      return {C::kResourceExhausted, "retry later, or raise max_peers of the tenant"};
+      return {C::kResourceExhausted, "retry later, or raise the limit that the server names"};
     case RefusalCode::kShutdown:
       return {C::kUnavailable, "reconnect when the peer is running again"};
     case RefusalCode::kUnauthenticated:

@@ -300,6 +300,7 @@ void RcQueues::End(Queue& queue, const absl::Status& why) {
 // completions, and with them the receives (libmlx5's mlx5_destroy_qp removes them from the CQ).
 void RcQueues::Destroy(Queue& queue) {
   if (std::exchange(queue.ending, true)) return;
+  ++ending_;
   queue.targets = {};
   commands_.Submit(
       [this, qp = queue.qp.get()] {
@@ -328,6 +329,7 @@ void RcQueues::OnDestroyed(Queue& queue) {
   if (queue.unrung) std::erase(unrung_, &queue);
   if (queue.moved) std::erase(moved_, &queue);
   by_number_.erase(queue.number);
+  --ending_;
   const uint16_t index = queue.index;
   queue = Queue();
   queue.index = index;

@@ -74,6 +74,8 @@ class RcQueues final : public SendQueues {
 
   // Returns whether some queue pairs are in ERR. The owner then takes all completions of its receive queue, and calls DestroyStopped().
   bool stopping() const { return !stopped_.empty(); }
+  // Returns the number of queue pairs that no target uses and that are not destroyed yet.
+  uint32_t ending() const { return ending_; }
   void DestroyStopped();
 
   void Open(Target* target) override;
@@ -149,6 +151,7 @@ class RcQueues final : public SendQueues {
   std::vector<Queue*> unrung_;   // requests were appended since their last doorbell
   std::vector<Queue*> moved_;    // a completion arrived, and requests may wait
   std::vector<Queue*> stopped_;  // in ERR: to be destroyed when the receive queue has been emptied
+  uint32_t ending_ = 0;
   uint32_t posted_ = 0;
 };
 

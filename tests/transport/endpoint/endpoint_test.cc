@@ -229,6 +229,9 @@ TEST(EndpointOptions, EachRangeIsChecked) {
   options = {};
   options.credits_per_peer = options.srq_size + 1;
   EXPECT_FALSE(options.Validate().ok());
+  options = {};
+  options.max_rc_queue_pairs = 65'536;
+  EXPECT_FALSE(options.Validate().ok());
   EXPECT_TRUE(Options().Validate().ok());
 }
 

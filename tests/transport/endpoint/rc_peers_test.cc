@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Endpoints on a device without DC: each peer has an RC queue pair.
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -81,6 +85,109 @@ TEST(RcPeers, EachOfTwentyPeersHasAQueuePair) {
   }
   PollUntil({&client, &server}, [&] { return server.recorder.messages.size() == kPeers; });
   EXPECT_EQ(server.endpoint->Queues().size(), kPeers);
+}
+
+// As WithoutDc(), and counts the RC queue pairs of the process that are in use.
+std::atomic<int> queue_pairs{0};
+std::atomic<int> most_queue_pairs{0};
+std::set<ibv_qp*>& CountedQueuePairs() {
+  static auto* const counted = new std::set<ibv_qp*>;
+  return *counted;
+}
+std::mutex counting;
+const verbs::VerbsApi& Counted() {
+  static const verbs::VerbsApi table = [] {
+    verbs::VerbsApi api = WithoutDc();
+    api.create_qp = [](ibv_pd* pd, ibv_qp_init_attr* attr) {
+      ibv_qp* const made = softdc::Verbs().create_qp(pd, attr);
+      if (made == nullptr || attr->qp_type != IBV_QPT_RC || attr->srq == nullptr) return made;
+      std::lock_guard lock(counting);
+      CountedQueuePairs().insert(made);
+      most_queue_pairs = std::max<int>(most_queue_pairs, ++queue_pairs);
+      return made;
+    };
+    api.destroy_qp = [](ibv_qp* qp) {
+      {
+        std::lock_guard lock(counting);
+        if (CountedQueuePairs().erase(qp) != 0) --queue_pairs;
+      }
+      return softdc::Verbs().destroy_qp(qp);
+    };
+    return api;
+  }();
+  return table;
+}
+
+// Tells the recorder of a node, and counts what it does not.
+struct PlaceHandler final : Handler {
+  void OnPeerUp(PeerId peer, const PeerInfo& info) override { to->OnPeerUp(peer, info); }
+  void OnPeerDown(PeerId peer, const absl::Status& why) override { to->OnPeerDown(peer, why); }
+  bool OnMessage(PeerId peer, std::span<const std::byte> bytes) override {
+    return to->OnMessage(peer, bytes);
+  }
+  void OnWritable(PeerId peer) override { to->OnWritable(peer); }
+  void OnNoPlace(bool was_refused) override { ++(was_refused ? refused : taken); }
+
+  Recorder* to = nullptr;
+  int refused = 0;
+  int taken = 0;
+};
+
+TEST(RcPeers, AtTheCapClientsAreRefusedByNameAndAPlaceIsFreeWhenItsQueuePairIsGone) {
+  Options options;
+  options.max_rc_queue_pairs = 2;
+  PlaceHandler handler;
+  Node server(options, &Counted(), nullptr, &handler);
+  handler.to = &server.recorder;
+  RcNode client;
+  const auto port = server.endpoint->Listen("127.0.0.1", 0);
+  ASSERT_TRUE(port.ok()) << port.status();
+  most_queue_pairs = queue_pairs.load();  // without those of probes
+  std::vector<PeerId> peers = {ConnectPair(client, server, *port)};
+  EXPECT_EQ(handler.taken, 0);
+  peers.push_back(ConnectPair(client, server, *port));
+  EXPECT_EQ(handler.taken, 1) << "this was the last place";
+  const auto connect = [&] {
+    client.recorder.ups.clear();
+    client.recorder.downs.clear();
+    return TryConnect(client, server, *port);
+  };
+  for (int attempt = 1; attempt <= 3; ++attempt) {
+    (void)connect();
+    ASSERT_EQ(client.recorder.downs.size(), 1u);
+    const absl::Status& why = client.recorder.downs[0].why;
+    EXPECT_EQ(why.code(), absl::StatusCode::kResourceExhausted) << why;
+    EXPECT_NE(why.message().find("all 2 RC queue pairs are taken"), absl::string_view::npos) << why;
+    EXPECT_NE(why.message().find("max_rc_queue_pairs"), absl::string_view::npos) << why;
+    EXPECT_EQ(handler.refused, attempt) << "once for each attempt, though it needed a cookie";
+  }
+  // Clients come and go more often than a connection is in timewait.
+  for (int round = 0; round < 20; ++round) {
+    client.recorder.downs.clear();
+    client.endpoint->Disconnect(peers[round % 2]);
+    PollUntil({&client, &server}, [&] { return !client.recorder.downs.empty(); });
+    for (int attempt = 0;; ++attempt) {
+      ASSERT_LT(attempt, 1000) << client.recorder.downs.back().why;
+      const PeerId peer = connect();
+      if (client.recorder.ups.empty()) continue;
+      peers[round % 2] = peer;
+      break;
+    }
+  }
+  ASSERT_TRUE(client.Send(peers[0], "one").ok());
+  ASSERT_TRUE(client.Send(peers[1], "two").ok());
+  PollUntil({&client, &server}, [&] { return server.recorder.messages.size() == 2; });
+  EXPECT_EQ(most_queue_pairs, 2);
+}
+
+TEST(RcPeers, TheCapHasNoEffectWithDc) {
+  Options options;
+  options.max_rc_queue_pairs = 1;
+  Node server(options), client;
+  const auto port = server.endpoint->Listen("127.0.0.1", 0);
+  ASSERT_TRUE(port.ok()) << port.status();
+  for (int i = 0; i < 3; ++i) (void)ConnectPair(client, server, *port);
+  EXPECT_EQ(server.recorder.ups.size(), 3u);
 }
 
 TEST(RcPeers, AServerWithDcRefusesByNameAndTheOtherWayRound) {
