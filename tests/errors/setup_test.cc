@@ -177,5 +177,22 @@ TEST(ConnectErrors, AllPlacesOfTheTenantAreTaken) {
       << "the option's name: " << last;
 }
 
+TEST(ConnectErrors, AllQueuePairsOfAServerWithoutDcAreTaken) {
+  auto options = OnSoftdc<ServerOptions>();
+  options.device = "softdc0/rc";
+  options.limits.max_rc_queue_pairs = 1;
+  auto server = MakeServer(options);
+  const auto port = server->Listen("127.0.0.1:0");
+  ASSERT_TRUE(port.ok()) << port.status();
+  auto client = OnSoftdc<ChannelOptions>();
+  client.device = "softdc0/rc";
+  const std::string address = "127.0.0.1:" + std::to_string(*port);
+  const auto first = Channel::Connect(address, client);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const absl::Status second = Channel::Connect(address, client).status();
+  ExpectCatalogued("full-rc", second);
+  EXPECT_NE(second.message().find("max_rc_queue_pairs"), absl::string_view::npos) << second;
+}
+
 }  // namespace
 }  // namespace sluice
