@@ -229,6 +229,9 @@ TEST_F(RestTest, TheMessageMeansNothingInOtherStates) {
   FinishHeld(0);
   EXPECT_TRUE(held.status.ok()) << held.status;
   EXPECT_EQ(server().drain().phase(), DrainPhase::kDrained);
+  SayRest();  // no call is left, and the connection ends with the drain
+  EXPECT_EQ(connection().state, ConnectionState::kDraining);
+  EXPECT_NE(connection().peer, endpoint::PeerId());
 }
 
 TEST_F(RestTest, AServerThatAsksAgainAndAgainFailsNoCall) {
