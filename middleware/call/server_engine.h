@@ -209,8 +209,8 @@ class ServerEngine final : public session::User {
     std::vector<ServerCall*> blocked;                  // calls whose Write() was refused
     int64_t used_ns = 0;        // time of its last request, or of the end of its last call
     int64_t rest_asked_ns = 0;  // it was asked to leave (OnNoPlace); 0: never
-    bool untold = false;                               // it has not acknowledged the drain
-    bool ending = false;                               // it is in ending_
+    bool untold = false;        // it has not acknowledged the drain
+    bool ending = false;        // it is in ending_
   };
 
   // Returns nullptr if the peer is down, or will be disconnected at the end of the pass.

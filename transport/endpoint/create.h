@@ -53,8 +53,8 @@ struct Options {
   // peers are refused with RESOURCE_EXHAUSTED, and Handler::OnNoPlace() follows. 0: as many as the
   // device has. No effect with DC. Range: 0 to 65,535. See docs/decisions/0068.
   uint32_t max_rc_queue_pairs = 0;
-  uint32_t dci_count = 2;      // number of DCIs; 1 to 63
-  uint32_t dci_depth = 256;    // requests in flight per DCI; 64 to 16,384
+  uint32_t dci_count = 2;    // number of DCIs; 1 to 63
+  uint32_t dci_depth = 256;  // requests in flight per DCI; 64 to 16,384
   // Time in nanoseconds after which a peer that does not answer requests is declared dead. Range: 1
   // ms to 600 s.
   int64_t dead_peer_ns = 1'000'000'000;

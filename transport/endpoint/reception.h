@@ -64,7 +64,7 @@ struct Reception {
   uint32_t srq_size = 0;
   uint32_t max_peers = 0;
   bool capped = false;  // max_peers is a cap on RC queue pairs
-  verbs::Pd domain;  // outlives the memory that is registered in it
+  verbs::Pd domain;     // outlives the memory that is registered in it
   std::unique_ptr<receive::ReceiveQueue> data;
   std::unique_ptr<receive::ReceiveQueue> control;
   uint32_t promised = 0;  // receive buffers promised to peers
