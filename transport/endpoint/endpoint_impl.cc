@@ -17,7 +17,7 @@
 namespace sluice::endpoint {
 namespace {
 
-// Number of passes between two checks of the descriptors, and of the time, while the thread polls without sleep.
+// Number of passes between two checks of the descriptors, and of the time, while the thread polls without sleep and no command ends.
 constexpr uint32_t kDescriptorPeriod = 1024;
 constexpr uint32_t kTimerPeriod = 32;
 // Close() waits until goodbyes are sent: maximum number of checks, and maximum time of each check.
@@ -344,6 +344,8 @@ int EndpointImpl::Poll() {
 // Runs the part of a pass that checks neither descriptors nor timers.
 int EndpointImpl::Progress() {
   int count = commands_.Drain();
+  // A command of RDMA_CM often causes an event at once. The next pass reads it.
+  if (count != 0) look_at_fds_ = true;
   count += Receive();
   if (rc_ != nullptr && rc_->stopping()) count += EndQueues();
   if (!watch_.empty()) count += LookAtLanes();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Two endpoints in one process on the software NIC.
+#include <poll.h>
+
 #include <string>
 
 #include "gtest/gtest.h"
@@ -218,6 +220,23 @@ TEST(EndpointClose, TheOtherSideHearsGoodbye) {
   EXPECT_NE(server.recorder.downs[0].why.message().find("the peer disconnected"),
             absl::string_view::npos)
       << server.recorder.downs[0].why;
+}
+
+// The first pass that looks at the descriptors clears a Wake().
+TEST(EndpointPoll, SecondPassAfterACommandHasLookedAtTheDescriptors) {
+  Node node;
+  while (node.endpoint->Poll() != 0) {
+  }
+  bool ended = false;
+  node.commands.Submit([] {}, [&] { ended = true; });
+  pollfd command = {node.commands.fd(), POLLIN, 0};
+  ASSERT_EQ(poll(&command, 1, -1), 1);
+  node.endpoint->Wake();
+  node.endpoint->Poll();
+  ASSERT_TRUE(ended);
+  node.endpoint->Poll();
+  pollfd sleeper = {node.endpoint->fd(), POLLIN, 0};
+  EXPECT_EQ(poll(&sleeper, 1, 0), 0);
 }
 
 TEST(EndpointOptions, EachRangeIsChecked) {
