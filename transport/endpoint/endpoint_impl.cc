@@ -290,7 +290,7 @@ absl::Status EndpointImpl::MakeReceptions() {
     auto domain = verbs::AllocPd(api_, device_.context());
     if (!domain.ok()) return domain.status();
     reception.domain = std::move(*domain);
-    // More buffers are posted when they are promised (Reception::Promise).
+    // More buffers are posted when they are promised (Reception::Promise), and control buffers when peers come (Reception::Add).
     const uint32_t first =
         std::max(Reception::kSpareBuffers,
                  static_cast<uint32_t>(Reception::kSpareBytes / BufferBytes(options_)));
@@ -302,7 +302,7 @@ absl::Status EndpointImpl::MakeReceptions() {
     queues_by_tag_.push_back(reception.data.get());
     reception.holders.reserve(std::min(reception.srq_size, reception.max_peers));
     const uint32_t control = control_depth(reception);
-    queue = make(reception, control, control, kControlBufferBytes, 0);
+    queue = make(reception, control, 0, kControlBufferBytes, 0);
     if (!queue.ok()) return queue.status();
     reception.control = std::move(*queue);
     queues_by_tag_.push_back(reception.control.get());
