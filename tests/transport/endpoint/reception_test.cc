@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/endpoint/reception.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "gtest/gtest.h"
@@ -57,7 +58,8 @@ class ReceptionControl : public testing::Test {
   }
   // Returns the number of buffers that are certainly posted while others wait to be posted again.
   uint32_t Ready() const {
-    return reception_.control->in_use() - (receive::ReceiveQueue::kRefillBatch - 1);
+    const uint32_t posted = reception_.control->in_use();
+    return posted - std::min(posted, receive::ReceiveQueue::kRefillBatch - 1);
   }
 
   std::unique_ptr<device::Device> device_;
