@@ -107,6 +107,8 @@ struct Reception {
     ++waiting;
     line.push_back(peer);
   }
+  // Counts a new peer, and posts control buffers for it. `inbound`: this side accepted it. `window`: of each peer at this side.
+  void Add(bool inbound, uint32_t window);
   // Counts a granted window, and posts more buffers if necessary.
   void Promise(uint32_t peer_index, uint32_t window);
   // Changes a window from held to coming: it was recalled or returned.
