@@ -73,14 +73,14 @@ constexpr uint32_t ControlDepth(uint32_t max_peers) {
   return std::min(max_peers * kControlBuffersPerPeer, kMostControlBuffers) +
          kControlBuffersForLanes;
 }
-// Number of control buffers to post for `peers` peers before all of them can send. `inbound`: this side accepted one of them. `window`: of
-// each peer at this side. Up to kRefillBatch - 1 posted buffers may wait to be posted again. Between several peers, and for a client,
-// it includes as many messages as one peer may send before it counts as a flood, so that the others still find buffers. A
-// server that is the only peer delays nobody but itself.
-constexpr uint32_t ControlBuffers(uint32_t peers, bool inbound, uint32_t window) {
+// Number of control buffers to post for `peers` peers before all of them can send. `alone`: a server is the only peer that there ever was.
+// `window`: the largest of this side or of a peer. Up to kRefillBatch - 1 posted buffers may wait to be posted again. It includes as many
+// messages as one peer may send before it counts as a flood, so that the others still find buffers. A server that is alone
+// delays nobody but itself.
+constexpr uint32_t ControlBuffers(uint32_t peers, bool alone, uint32_t window) {
   constexpr uint32_t kBatch = receive::ReceiveQueue::kRefillBatch;
   const uint32_t shares = std::min(peers, kMostControlBuffers) * kControlBuffersPerPeer;
-  if (peers <= 1 && !inbound) return shares + kControlBuffersForOnePeer + kBatch;
+  if (alone) return shares + kControlBuffersForOnePeer + kBatch;
   return shares + kControlBuffersForLanes + peer::ReceiveCredits::MostControl(window) + kBatch;
 }
 // Number of buffers in the only receive queue of an RC endpoint. It includes buffers for control messages, but not for all peers at

@@ -56,7 +56,14 @@ uint32_t Reception::Missing(uint32_t most) const {
 // The buffers stay posted when the peer leaves. Without DC there are none: `data` receives all messages.
 void Reception::Add(bool inbound, uint32_t window) {
   ++peers;
-  if (control != nullptr) control->Want(ControlBuffers(peers, inbound, window));
+  // A server that has left still knows the DCT, so a second one is not alone.
+  shared = shared || inbound || added++ != 0;
+  Widen(window);
+}
+
+void Reception::Widen(uint32_t remote_window) {
+  widest_window = std::max(widest_window, remote_window);
+  if (control != nullptr) control->Want(ControlBuffers(peers, !shared, widest_window));
 }
 
 void Reception::Promise(uint32_t peer_index, uint32_t window) {

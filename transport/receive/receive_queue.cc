@@ -51,7 +51,8 @@ absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(device::Devic
   return queue;
 }
 
-// Called after the first buffers are posted, because the DCT is open for traffic at once.
+// Called after the first buffers are posted, because the DCT is open for traffic at once. With `first` 0 the owner posts buffers before it
+// tells a peer of the DCT.
 absl::StatusOr<Target> ReceiveQueue::MakeTarget(device::Device& device, uint64_t access_key) const {
   const verbs::VerbsApi& api = device.api();
   auto dct =

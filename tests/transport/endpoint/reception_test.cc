@@ -79,6 +79,20 @@ TEST_F(ReceptionControl, AClientFindsAsManyAsAreAFlood) {
   EXPECT_GE(Ready(), flood_ + kControlBuffersForLanes);
 }
 
+TEST_F(ReceptionControl, AClientWithALargerWindowMaySendMoreBeforeItIsAFlood) {
+  constexpr uint32_t kLarge = 4 * kWindow;
+  reception_.Add(/*inbound=*/true, kWindow);
+  reception_.Widen(kLarge);
+  EXPECT_GE(Ready(), peer::ReceiveCredits::MostControl(kLarge) + 1 + kControlBuffersForLanes);
+}
+
+TEST_F(ReceptionControl, AServerThatFollowsAnotherIsNotAlone) {
+  reception_.Add(/*inbound=*/false, kWindow);
+  --reception_.peers;
+  reception_.Add(/*inbound=*/false, kWindow);
+  EXPECT_GE(Ready(), flood_ + kControlBuffersForLanes);
+}
+
 TEST_F(ReceptionControl, EachPeerHasItsShareBesideAFlood) {
   for (uint32_t peers = 1; peers <= 12; ++peers) {
     reception_.Add(/*inbound=*/false, kWindow);

@@ -85,8 +85,6 @@ uint64_t Arena::Allocate(uint64_t size_bytes) {
     offset = list.back();
     list.pop_back();
   }
-  // Repeats what Free did, because a sender whose link ended may have written since. This takes some 3 us if the
-  // range has no pages.
   const bool punched = rounded >= kLargeBlockBytes && Punch(offset, rounded);
   std::memset(base_ + offset, 0, punched ? kKeptBytes : rounded);
   return offset;
@@ -94,11 +92,8 @@ uint64_t Arena::Allocate(uint64_t size_bytes) {
 
 void Arena::Free(uint64_t offset, uint64_t size_bytes) {
   if (offset == 0) return;
-  const uint64_t rounded = Rounded(size_bytes);
-  // Allocate clears the block if this fails.
-  if (rounded >= kLargeBlockBytes) Punch(offset, rounded);
   std::lock_guard lock(mutex_);
-  free_[rounded].push_back(offset);
+  free_[Rounded(size_bytes)].push_back(offset);
 }
 
 void Arena::Retire(uint64_t offset, uint64_t size_bytes) {

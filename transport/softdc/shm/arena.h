@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Arena: the owner's side of the shared segment of a context. It is a sealed, sparse memory file with an
-// allocator. Freed blocks are reused by size class and read as zeros when they are allocated again. Free gives
-// the pages of a large block back to the kernel, except for its first bytes. So Allocate clears little while a
-// peer waits for the block, and a block of which only the beginning is used has few page faults.
+// allocator. Freed blocks are reused by size class and read as zeros when they are allocated again. Allocate
+// gives the pages of a large block back to the kernel, except for its first bytes, instead of clearing them: a
+// peer waits meanwhile, and to clear pages that were never touched takes a page fault each. Free does not do it,
+// because it is called with spin locks held.
 //
 // A block that other processes may still read is retired, not freed. The owner of the block asks these
 // processes to drop destroyed objects (fabric_shm/inbound_links.h). After all have answered, the owner frees
@@ -25,7 +26,7 @@
 namespace sluice::softdc::shm {
 
 inline constexpr uint64_t kManyRetiredBytes = 1 << 16;
-// Size from which a freed block gives its pages back, and how much of its beginning it keeps.
+// Size from which a block that is allocated again gives its pages back, and how much of its beginning it keeps.
 inline constexpr uint64_t kLargeBlockBytes = 1 << 16;
 inline constexpr uint64_t kKeptBytes = 1 << 14;
 
