@@ -22,6 +22,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "middleware/api/end_refused.h"
+#include "middleware/api/fork_count.h"
 #include "middleware/api/own_copy.h"
 #include "middleware/bulk/port.h"
 #include "transport/base/clock.h"
@@ -78,10 +79,12 @@ class Bulk::Impl final : public bulk::PortUser {
     return absl::OkStatus();
   }
 
+  bool InForkedChild() const { return creator_.InForkedChild(); }
+
   // Runs `task` on the port's thread, and returns its result. Blocks.
   template <typename T>
   T Do(std::function<T(bulk::Port&)> task) {
-    if (OnItsThread()) return InDone();
+    if (Refuses()) return Refusal();
     std::promise<T> promise;
     auto answer = promise.get_future();
     Submit([&] { promise.set_value(task(*port_)); });
@@ -90,7 +93,7 @@ class Bulk::Impl final : public bulk::PortUser {
 
   absl::StatusOr<Lent> Lend(std::span<std::byte> memory, uint8_t rights, absl::Duration time,
                             bulk::PeerId peer) {
-    if (OnItsThread()) return InDone();
+    if (Refuses()) return Refusal();
     std::promise<absl::StatusOr<Lent>> promise;
     auto answer = promise.get_future();
     Submit([&] {
@@ -107,7 +110,7 @@ class Bulk::Impl final : public bulk::PortUser {
   }
 
   absl::Status Return(bulk::LeaseId lease) {
-    if (OnItsThread()) return InDone();
+    if (Refuses()) return Refusal();
     std::promise<absl::Status> promise;
     auto answer = promise.get_future();
     Submit([&] {
@@ -129,7 +132,7 @@ class Bulk::Impl final : public bulk::PortUser {
   }
 
   absl::StatusOr<bulk::Arrival> Await(bulk::PeerId peer, uint64_t tag, absl::Duration timeout) {
-    if (OnItsThread()) return InDone();
+    if (Refuses()) return Refusal();
     // Limit the timeout, so that `until` does not overflow.
     const absl::Duration counted = std::min(timeout, absl::Hours(24 * 365));
     const auto until = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(counted);
@@ -160,6 +163,7 @@ class Bulk::Impl final : public bulk::PortUser {
 
   const std::string& device_choice() const { return device_->choice(); }
   bulk::PortCounters counters() const {
+    if (InForkedChild()) return {};
     const std::lock_guard lock(mutex_);
     return counted_;
   }
@@ -211,6 +215,11 @@ class Bulk::Impl final : public bulk::PortUser {
  private:
   // Returns whether this is the port's thread. Blocking functions would wait for themselves there.
   bool OnItsThread() const { return thread_.get_id() == std::this_thread::get_id(); }
+  // Return whether no function may be called here, and the reason.
+  bool Refuses() const { return InForkedChild() || OnItsThread(); }
+  absl::Status Refusal() const {
+    return InForkedChild() ? internal::Creator::Refuse("bulk object", "call") : InDone();
+  }
 
   using Key = std::pair<uint32_t, uint32_t>;
   static Key KeyOf(bulk::PeerId peer) { return {peer.index, peer.generation}; }
@@ -277,6 +286,7 @@ class Bulk::Impl final : public bulk::PortUser {
     }
   }
 
+  const internal::Creator creator_;
   const std::unique_ptr<device::Device> device_;
   base::RealClock clock_;
   base::SystemRandom random_;
@@ -317,7 +327,10 @@ absl::StatusOr<std::unique_ptr<Bulk>> Bulk::Create(const BulkOptions& options) {
 }
 
 Bulk::Bulk(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Bulk::~Bulk() = default;
+Bulk::~Bulk() {
+  // The queues belong to the parent, and the threads do not exist in the child: nothing is destroyed there.
+  if (impl_->InForkedChild()) (void)impl_.release();
+}
 
 absl::StatusOr<bulk::PeerId> Bulk::Offer(std::string* ticket, bulk::Reach reach) {
   return impl_->Do<absl::StatusOr<bulk::PeerId>>(

@@ -27,6 +27,8 @@
 // End           The destructor, while no thread is in a call. Afterwards no peer can access lent
 //               memory. In `done` the destructor cannot wait for the thread that it runs on: it
 //               writes a message to standard error and ends the process.
+// Processes     After fork() a child cannot use the object: functions fail with FAILED_PRECONDITION, and counters are zero. The destructor
+//               returns at once there. The parent's object is not affected. Lent memory stays the parent's.
 #ifndef SLUICE_MIDDLEWARE_API_BULK_H_
 #define SLUICE_MIDDLEWARE_API_BULK_H_
 
@@ -124,7 +126,7 @@ class Bulk {
  private:
   class Impl;
   explicit Bulk(std::unique_ptr<Impl> impl);
-  const std::unique_ptr<Impl> impl_;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace sluice

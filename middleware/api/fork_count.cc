@@ -5,6 +5,9 @@
 
 #include <cstdlib>
 
+#include "absl/strings/str_cat.h"
+#include "transport/base/error.h"
+
 namespace sluice::internal {
 
 std::atomic<uint32_t> fork_count{0};
@@ -17,6 +20,17 @@ uint32_t CountForks() {
   }();
   (void)counting;
   return fork_count.load(std::memory_order_relaxed);
+}
+
+absl::Status Creator::Refuse(std::string_view object, std::string_view operation) {
+  return base::Error(absl::StatusCode::kFailedPrecondition,
+                     absl::StrCat("the ", std::string(object), " belongs to another process"),
+                     {.layer = "api",
+                      .operation = operation,
+                      .cause = absl::StrCat("this process was forked after the ",
+                                            std::string(object), " was created"),
+                      .remedy = "create another one in the child",
+                      .retry_safe = true});
 }
 
 }  // namespace sluice::internal

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CountForks(): distinguishes a process from its forked children. An object stores the count at its creation. If the count differs
-// later, this process is a child that inherited the object. The child has no threads of the object, and must not use its queues.
+// CountForks(), Creator: distinguish a process from its forked children. An object stores the count at its creation. If the count
+// differs later, this process is a child that inherited the object. The child has no threads of the object, and must not use its queues.
 //
 // Threads       Any. Costs a load. (getpid() is a system call.)
 #ifndef SLUICE_MIDDLEWARE_API_FORK_COUNT_H_
@@ -9,6 +9,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string_view>
+
+#include "absl/status/status.h"
 
 namespace sluice::internal {
 
@@ -17,6 +20,18 @@ extern std::atomic<uint32_t> fork_count;
 
 // Returns the count of this process. The first call starts the counting.
 uint32_t CountForks();
+
+// The process that created an object: a member of the object.
+class Creator {
+ public:
+  // Returns whether this process was forked from it.
+  bool InForkedChild() const { return fork_count.load(std::memory_order_relaxed) != forks_; }
+  // Returns FAILED_PRECONDITION: `object` ("server") belongs to the parent of this process.
+  static absl::Status Refuse(std::string_view object, std::string_view operation);
+
+ private:
+  const uint32_t forks_ = CountForks();
+};
 
 }  // namespace sluice::internal
 

@@ -47,10 +47,17 @@ Messenger::~Messenger() {
     internal::EndRefused("Messenger", "a handler of its own",
                          "Close() it there, and destroy it after Poll() or Drive()");
   }
+  if (creator_.InForkedChild()) {
+    // The queues belong to the parent, and the threads do not exist here: endpoint and stack are not destroyed.
+    (void)endpoint_.release();
+    (void)stack_.release();
+    return;
+  }
   if (endpoint_ != nullptr) Close();
 }
 
 absl::StatusOr<uint16_t> Messenger::Listen(const std::string& address) {
+  if (creator_.InForkedChild()) return internal::Creator::Refuse("messenger", "listen");
   const auto parsed = ParseAddress(address, /*allow_port_0=*/true);
   if (!parsed.ok()) return parsed.status();
   return endpoint_->Listen(parsed->host, parsed->port);
@@ -58,18 +65,20 @@ absl::StatusOr<uint16_t> Messenger::Listen(const std::string& address) {
 
 absl::Status Messenger::Accept(const std::string& end, const FlowOptions& options,
                                Acceptor acceptor) {
+  if (creator_.InForkedChild()) return internal::Creator::Refuse("messenger", "accept");
   return engine_.Accept(end, options, std::move(acceptor));
 }
 
 absl::StatusOr<Flow> Messenger::Open(const std::string& address, const std::string& end,
                                      const FlowOptions& options, FlowHandler* handler) {
+  if (creator_.InForkedChild()) return internal::Creator::Refuse("messenger", "open");
   const auto parsed = ParseAddress(address, /*allow_port_0=*/false);
   if (!parsed.ok()) return parsed.status();
   return engine_.Open(parsed->host, parsed->port, end, options, handler);
 }
 
 int Messenger::Poll() {
-  if (in_handler_) return 0;
+  if (in_handler_ || creator_.InForkedChild()) return 0;
   in_handler_ = true;
   const int done = engine_.Poll();
   in_handler_ = false;
@@ -78,7 +87,7 @@ int Messenger::Poll() {
 }
 
 bool Messenger::PrepareToSleep() {
-  if (in_handler_) return false;
+  if (in_handler_ || creator_.InForkedChild()) return false;
   endpoint_->Flush();
   return !engine_.HasWork() && endpoint_->PrepareToSleep();
 }
@@ -90,6 +99,7 @@ absl::Duration Messenger::SleepLimit() const {
 
 bool Messenger::Drive(absl::FunctionRef<bool()> until, absl::Duration timeout) {
   if (in_handler_) return until();
+  if (creator_.InForkedChild()) return false;
   base::Clock* const clock = stack_->clock();
   const absl::Duration most = absl::Hours(24 * 365);  // an infinite timeout must not overflow
   int64_t now_ns = clock->NowNs();
@@ -110,7 +120,16 @@ bool Messenger::Drive(absl::FunctionRef<bool()> until, absl::Duration timeout) {
   }
 }
 
+void Messenger::Wake() {
+  if (!creator_.InForkedChild()) endpoint_->Wake();
+}
+
+endpoint::Counters Messenger::endpoint_counters() const {
+  return creator_.InForkedChild() ? endpoint::Counters() : endpoint_->Counts();
+}
+
 void Messenger::Close() {
+  if (creator_.InForkedChild()) return;
   close_wanted_ = in_handler_;
   if (in_handler_) return;
   in_handler_ = true;

@@ -25,6 +25,9 @@
 //               at the peer. Inside a handler Close() takes effect when the handler has returned;
 //               Poll() and Drive() do nothing; the destructor writes a message to standard error
 //               and ends the process.
+// Processes     After fork() a child cannot use the messenger: functions with a status fail with FAILED_PRECONDITION, the others have no
+//               effect, and counters are zero. The destructor returns at once there, and the handlers of the flows are not called.
+//               Flows that are open must not be used in the child. The parent's messenger is not affected.
 #ifndef SLUICE_MIDDLEWARE_API_MESSENGER_H_
 #define SLUICE_MIDDLEWARE_API_MESSENGER_H_
 
@@ -36,6 +39,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "middleware/api/fork_count.h"
 #include "middleware/api/level_log.h"
 #include "middleware/api/options.h"
 #include "middleware/flow/flow.h"
@@ -93,20 +97,21 @@ class Messenger {
   int fd() const { return endpoint_->fd(); }
   absl::Duration SleepLimit() const;
   // Makes fd() readable. Any thread.
-  void Wake() { endpoint_->Wake(); }
+  void Wake();
 
   void Close();
 
   const std::string& device_choice() const;
   const verbs::CapabilityReport& capabilities() const;
   const flow::FlowCounters& counters() const { return engine_.counters(); }
-  endpoint::Counters endpoint_counters() const { return endpoint_->Counts(); }
+  endpoint::Counters endpoint_counters() const;
   uint32_t flows() const { return engine_.flows(); }
 
  private:
   Messenger(std::unique_ptr<Stack> stack, const MessengerOptions& options);
   const int64_t spin_ns_;
-  const std::unique_ptr<Stack> stack_;
+  const internal::Creator creator_;
+  std::unique_ptr<Stack> stack_;
   LevelLog log_;
   flow::FlowEngine engine_;
   std::unique_ptr<endpoint::Endpoint> endpoint_;

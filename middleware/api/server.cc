@@ -73,6 +73,11 @@ Server::~Server() {
     internal::EndRefused("Server", "a handler of its own",
                          "destroy the object on another thread, or after Poll()");
   }
+  if (creator_.InForkedChild()) {
+    // The queues belong to the parent, and the threads do not exist here: nothing of the pollers is destroyed.
+    for (auto& poller : pollers_) (void)poller.release();
+    return;
+  }
   // All pollers end before the first is destroyed: a handler of one poller may access all of them.
   for (const auto& poller : pollers_) poller->Shutdown(/*stop_by_ns=*/0);
   for (const auto& poller : pollers_) (void)poller->WaitForEnd(kForeverNs);
@@ -84,6 +89,7 @@ bool Server::InHandler() const {
 }
 
 absl::Status Server::Register(Service* service, const RegisterOptions& options) {
+  if (creator_.InForkedChild()) return internal::Creator::Refuse("server", "register");
   if (pollers_[0]->started()) {
     return Refused("registration", "the server listens already",
                    "register services before Listen()");
@@ -110,6 +116,7 @@ absl::Status Server::Register(Service* service, const RegisterOptions& options) 
 }
 
 absl::StatusOr<uint16_t> Server::Listen(const std::string& address) {
+  if (creator_.InForkedChild()) return internal::Creator::Refuse("server", "listen");
   if (pollers_[0]->started() || over_) {
     return Refused("listen", "the server has listened already",
                    "a server listens at one address; create another server");
@@ -123,12 +130,15 @@ absl::StatusOr<uint16_t> Server::Listen(const std::string& address) {
 }
 
 // With Driving::kCaller there is one poller.
-int Server::Poll() { return pollers_[0]->Poll(); }
-bool Server::PrepareToSleep() { return pollers_[0]->PrepareToSleep(); }
+int Server::Poll() { return creator_.InForkedChild() ? 0 : pollers_[0]->Poll(); }
+bool Server::PrepareToSleep() { return !creator_.InForkedChild() && pollers_[0]->PrepareToSleep(); }
 int Server::fd() const { return pollers_[0]->fd(); }
-void Server::Wake() { pollers_[0]->Wake(); }
+void Server::Wake() {
+  if (!creator_.InForkedChild()) pollers_[0]->Wake();
+}
 
 absl::Status Server::Shutdown(absl::Duration timeout) {
+  if (creator_.InForkedChild()) return internal::Creator::Refuse("server", "shutdown");
   if (InHandler()) return AskedInHandler("shutdown");
   over_ = true;
   const int64_t timeout_ns = Nanoseconds(timeout);
@@ -138,6 +148,7 @@ absl::Status Server::Shutdown(absl::Duration timeout) {
 }
 
 void Server::BeginDrain(absl::Duration timeout) {
+  if (creator_.InForkedChild()) return;
   if (!pollers_[0]->started() || drain_begun_.exchange(true)) return;
   for (Service* service : registered_) service->OnDrain();
   const int64_t timeout_ns = Nanoseconds(timeout);
@@ -148,6 +159,7 @@ void Server::BeginDrain(absl::Duration timeout) {
 }
 
 absl::Status Server::Drain(absl::Duration timeout) {
+  if (creator_.InForkedChild()) return internal::Creator::Refuse("server", "drain");
   if (!pollers_[0]->started()) return Shutdown(timeout);
   if (InHandler()) return AskedInHandler("drain");
   BeginDrain(timeout);
@@ -171,6 +183,7 @@ void Server::OnPollerEnd() {
 }
 
 absl::Status Server::Wait(const WaitOptions& options) {
+  if (creator_.InForkedChild()) return internal::Creator::Refuse("server", "wait");
   if (InHandler()) return AskedInHandler("wait");
   if (!pollers_[0]->started()) {
     return Refused("wait", "the server does not listen", "call Listen() before Wait()");

@@ -22,6 +22,8 @@
 //               inside a handler of this server: Drain() and Shutdown() fail with
 //               FAILED_PRECONDITION; the destructor writes a message to standard error and ends the
 //               process.
+// Processes     After fork() a child cannot use the server: functions with a status fail with FAILED_PRECONDITION, the others have no
+//               effect, and counters are zero. The destructor returns at once there. The parent's server is not affected.
 #ifndef SLUICE_MIDDLEWARE_API_SERVER_H_
 #define SLUICE_MIDDLEWARE_API_SERVER_H_
 
@@ -40,6 +42,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "middleware/api/fork_count.h"
 #include "middleware/api/options.h"
 #include "middleware/api/server_chain.h"
 #include "middleware/api/service.h"
@@ -180,6 +183,7 @@ class Server {
 
   std::vector<std::string> services_;
   std::vector<Service*> registered_;
+  const internal::Creator creator_;
   const ExecutorOptions executor_;
   ServerChain chain_;
   std::atomic<bool> over_{false};         // Shutdown() was called

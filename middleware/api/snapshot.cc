@@ -155,12 +155,14 @@ ServerSnapshot ServerPoller::Ask(size_t details, absl::Duration patience,
 
 ServerSnapshot Server::Published() const {
   ServerSnapshot all;
+  if (creator_.InForkedChild()) return all;
   for (const auto& poller : pollers_) Merge(poller->Published(), 0, &all);
   return all;
 }
 
 ServerSnapshot Server::Snapshot(size_t details, absl::Duration patience,
                                 std::optional<std::string_view> only_tenant) const {
+  if (creator_.InForkedChild()) return {};
   const bool in_handler =
       std::any_of(pollers_.begin(), pollers_.end(), [](const auto& p) { return p->PolledHere(); });
   // A polling thread does not serve its peers while it waits here. If two polling threads wait for each other, neither gets an answer.

@@ -11,6 +11,7 @@
 
 #include "middleware/api/channel.h"
 #include "middleware/api/config.h"
+#include "middleware/api/fork_count.h"
 #include "middleware/api/messenger.h"
 #include "middleware/api/runtime.h"
 #include "middleware/api/server.h"
@@ -99,6 +100,10 @@ TEST(SetupErrors, ServiceRegisteredTwiceAndLate) {
   ExpectCatalogued("registered-twice", server->Register(&chat));
   ASSERT_TRUE(server->Listen("127.0.0.1:0").ok());
   ExpectCatalogued("registered-late", server->Register(&chat));
+}
+
+TEST(SetupErrors, ServerOfTheParent) {
+  ExpectCatalogued("forked", internal::Creator::Refuse("server", "listen"));
 }
 
 TEST(SetupErrors, ServersOfASharedConnection) {

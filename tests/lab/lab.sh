@@ -1,13 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# usage: lab.sh [pattern]
-# The connection manager against a real kernel: see README.md. With a pattern, only the scenarios that match it.
+# usage: lab.sh [--all] [pattern]
+# The library against a real kernel: see README.md. With a pattern, only the scenarios that match it. --all: every case of the library's
+# tests that the lab can run, each in a process of its own, instead of some.
 # Exit status: 0 when all passed, or when the lab cannot be set up here, which is said.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 # shellcheck source=tools/dev/common.sh
 source tools/dev/common.sh
 
+all=
+if [[ ${1:-} == --all ]]; then
+  all=1
+  shift
+fi
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/sluice-lab
 skip() {
   echo "lab: skipped: $*"
@@ -19,18 +25,25 @@ tools/dev/install.sh || exit 1
 tests/lab/vm/prepare.sh "$cache" || skip "Debian's kernel cannot be had here"
 step "building the lab's programs"
 suite=//tests/transport/softdc/conformance:conformance_test probe=//tools/hardware:hardware_probe
-bazel build //tests/lab:cm_lab //examples/echo:echo_server //examples/echo:echo_client "$suite" "$probe" || exit 1
+programs=(//tests/lab:cm_lab //tests/lab:address_shim.so //examples/echo:echo_{server,client} //examples/flow:{publisher,subscriber}
+  //examples/log_tail:log_{server,append,tail} //examples/fan_out:{shard_server,search_server,search} //examples/own_loop:relay
+  //examples/tutorial:tutorial //tests/middleware/api:api_tests //tests/transport/endpoint:endpoint_tests)
+bazel build "${programs[@]}" "$suite" "$probe" || exit 1
 in_bin() { tr : / <<<"bazel-bin/${1#//}"; }
+files=()
+for program in "${programs[@]}" "$suite" "$probe"; do files+=("$(in_bin "$program")"); done
 
 script=$(mktemp)
 trap 'rm -f "$script"' EXIT
 {
   echo 'export SLUICE_CM_LAB=/tmp/cm_lab SLUICE_LAB_PROGRAMS=/tmp SLUICE_LAB_SUITE=/tmp/conformance_test'
   echo 'export SLUICE_LAB_PAGE=/tmp/two-hosts.md'
+  printf 'export SLUICE_LAB_ALL=%q\n' "$all"
   printf 'export SLUICE_LAB_PROBE=/tmp/hardware_probe SLUICE_LAB_DIFFERS=/tmp/rxe_differs.txt SLUICE_LAB_ONLY=%q\n' "${1:-}"
   echo 'exec bash /tmp/scenarios.sh'
 } >"$script"
 step "running it on a kernel of its own"
-tests/lab/vm/boot.sh "$cache" "${SLUICE_LAB_LIMIT_S:-900}" "$script" bazel-bin/tests/lab/cm_lab \
-  bazel-bin/examples/echo/echo_server bazel-bin/examples/echo/echo_client "$(in_bin "$suite")" "$(in_bin "$probe")" \
-  tests/lab/{scenarios,suite_scenarios}.sh tests/lab/rxe_differs.txt docs/two-hosts.md
+limit_s=900
+[[ -z $all ]] || limit_s=7200
+tests/lab/vm/boot.sh "$cache" "${SLUICE_LAB_LIMIT_S:-$limit_s}" "$script" "${files[@]}" \
+  tests/lab/{scenarios,suite_scenarios,example_scenarios,library_scenarios}.sh tests/lab/{rxe_differs,library_differs}.txt docs/two-hosts.md

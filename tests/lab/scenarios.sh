@@ -326,14 +326,19 @@ two_hosts_page() {
   said="the commands of docs/two-hosts.md give the output that stands there"
 }
 
+here=$(dirname "${BASH_SOURCE[0]}")
 # shellcheck source=tests/lab/suite_scenarios.sh
-source "$(dirname "${BASH_SOURCE[0]}")/suite_scenarios.sh"
+source "$here/suite_scenarios.sh"
+# shellcheck source=tests/lab/example_scenarios.sh
+source "$here/example_scenarios.sh"
+# shellcheck source=tests/lab/library_scenarios.sh
+source "$here/library_scenarios.sh"
 
 wire
 for name in a_thousand_connections handshake_without_dc ece_both_ways ece_of_the_client_alone ece_of_the_server_alone \
   server_killed_and_restarted client_killed packets_lost server_that_never_answers client_that_never_establishes \
-  peer_that_never_answers_goodbye echo_over_rc echo_over_rc_with_packets_lost echo_server_killed_and_restarted two_hosts_page conformance_suite \
-  hardware_probes; do
+  peer_that_never_answers_goodbye echo_over_rc echo_over_rc_with_packets_lost echo_server_killed_and_restarted two_hosts_page flow_over_rc \
+  log_tail_over_rc fan_out_over_rc own_loop_over_rc conformance_suite hardware_probes tutorial_over_rc library_tests; do
   scenario "$name"
 done
 echo "lab: kernel $(uname -r), $passed passed, $failed failed"

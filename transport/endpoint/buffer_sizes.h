@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "transport/endpoint/create.h"
+#include "transport/peer/credits.h"
 #include "transport/peer/prefix.h"
 #include "transport/peer/terms.h"
 #include "transport/receive/receive_queue.h"
@@ -29,6 +30,9 @@ inline constexpr uint32_t kMostControlBuffers = 8192;
 // Number of further control buffers, for messages about lanes in both directions. Few peers have a lane, and a sender that finds no
 // buffer retries.
 inline constexpr uint32_t kControlBuffersForLanes = 256;
+
+// The same if there is one peer: few messages about its lanes, its windows and the keys of this side are under way at one time.
+inline constexpr uint32_t kControlBuffersForOnePeer = 32;
 
 // Number of send buffers for control messages.
 inline constexpr uint32_t kControlSlots = 256;
@@ -68,6 +72,16 @@ constexpr uint32_t DataDepth(uint32_t srq_size) {
 constexpr uint32_t ControlDepth(uint32_t max_peers) {
   return std::min(max_peers * kControlBuffersPerPeer, kMostControlBuffers) +
          kControlBuffersForLanes;
+}
+// Number of control buffers to post for `peers` peers before all of them can send. `alone`: a server is the only peer that there ever was.
+// `window`: the largest of this side or of a peer. Up to kRefillBatch - 1 posted buffers may wait to be posted again. It includes as many
+// messages as one peer may send before it counts as a flood, so that the others still find buffers. A server that is alone
+// delays nobody but itself.
+constexpr uint32_t ControlBuffers(uint32_t peers, bool alone, uint32_t window) {
+  constexpr uint32_t kBatch = receive::ReceiveQueue::kRefillBatch;
+  const uint32_t shares = std::min(peers, kMostControlBuffers) * kControlBuffersPerPeer;
+  if (alone) return shares + kControlBuffersForOnePeer + kBatch;
+  return shares + kControlBuffersForLanes + peer::ReceiveCredits::MostControl(window) + kBatch;
 }
 // Number of buffers in the only receive queue of an RC endpoint. It includes buffers for control messages, but not for all peers at
 // once: if no buffer is free, the peer retransmits (docs/decisions/0068).

@@ -17,7 +17,7 @@
 namespace sluice::endpoint {
 namespace {
 
-// Number of passes between two checks of the descriptors, and of the time, while the thread polls without sleep.
+// Number of passes between two checks of the descriptors, and of the time, while the thread polls without sleep and no command ends.
 constexpr uint32_t kDescriptorPeriod = 1024;
 constexpr uint32_t kTimerPeriod = 32;
 // Close() waits until goodbyes are sent: maximum number of checks, and maximum time of each check.
@@ -294,7 +294,7 @@ absl::Status EndpointImpl::MakeReceptions() {
     auto domain = verbs::AllocPd(api_, device_.context());
     if (!domain.ok()) return domain.status();
     reception.domain = std::move(*domain);
-    // More buffers are posted when they are promised (Reception::Promise).
+    // More buffers are posted when they are promised (Reception::Promise), and control buffers when peers come (Reception::Add).
     const uint32_t first =
         std::max(Reception::kSpareBuffers,
                  static_cast<uint32_t>(Reception::kSpareBytes / BufferBytes(options_)));
@@ -306,7 +306,7 @@ absl::Status EndpointImpl::MakeReceptions() {
     queues_by_tag_.push_back(reception.data.get());
     reception.holders.reserve(std::min(reception.srq_size, reception.max_peers));
     const uint32_t control = control_depth(reception);
-    queue = make(reception, control, control, kControlBufferBytes, 0);
+    queue = make(reception, control, 0, kControlBufferBytes, 0);
     if (!queue.ok()) return queue.status();
     reception.control = std::move(*queue);
     queues_by_tag_.push_back(reception.control.get());
@@ -348,6 +348,8 @@ int EndpointImpl::Poll() {
 // Runs the part of a pass that checks neither descriptors nor timers.
 int EndpointImpl::Progress() {
   int count = commands_.Drain();
+  // A command of RDMA_CM often causes an event at once. The next pass reads it.
+  if (count != 0) look_at_fds_ = true;
   count += Receive();
   if (rc_ != nullptr && rc_->stopping()) count += EndQueues();
   if (!watch_.empty()) count += LookAtLanes();

@@ -583,7 +583,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   uint32_t peer_count_ = 0;
   absl::Status ended_;  // not OK: the device or a queue has failed, and the endpoint is unusable
   bool closed_ = false;
-  bool look_at_fds_ = true;  // the next Poll() checks descriptors: after a sleep
+  bool look_at_fds_ = true;  // the next Poll() checks descriptors: after a sleep or a command
   bool receiving_ = false;
   std::unique_ptr<ibv_wc[]> arrivals_;  // of the last look; as many as fit into the receive CQ
   uint32_t arrivals_size_ = 0;

@@ -46,7 +46,7 @@ absl::StatusOr<Peer*> EndpointImpl::NewPeer(peer::Event event, uint32_t tenant) 
   if (!peer->inbound) FirstWindow(peer);  // inbound peers get it after their proof
   peer->passage = std::make_unique<Passage>(OnPeerTimeout, this, peer);
   peer->passage->handshake = std::make_unique<Handshake>();
-  ++reception.peers;
+  reception.Add(peer->inbound, nominal_window_);
   ++peer_count_;
   const bool known = peer::Next(peer->state, event, &peer->state);
   assert(known);

@@ -41,6 +41,7 @@ void EndpointImpl::Adopt(Peer* peer, const peer::Terms& remote) {
   peer->remote_index = remote.peer_index;
   peer->remote_token = remote.token;
   peer->remote_window = remote.credits;
+  ReceptionOf(*peer).Widen(remote.credits);
   peer->send.Start(remote.credits, remote.window);
   peer->target.dctn[0] = remote.data_dctn;
   peer->target.key[0] = remote.data_key;

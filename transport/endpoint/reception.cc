@@ -2,6 +2,7 @@
 #include "transport/endpoint/reception.h"
 
 #include "transport/base/error.h"
+#include "transport/endpoint/buffer_sizes.h"
 
 namespace sluice::endpoint {
 namespace {
@@ -60,6 +61,19 @@ uint32_t Reception::Missing(uint32_t most) const {
   const uint64_t wanted = uint64_t{waiting} * std::min(kLeastWindow, most) + lost;
   const uint64_t there = uint64_t{left()} + coming;
   return wanted <= there ? 0 : static_cast<uint32_t>(std::min<uint64_t>(wanted - there, srq_size));
+}
+
+// The buffers stay posted when the peer leaves. Without DC there are none: `data` receives all messages.
+void Reception::Add(bool inbound, uint32_t window) {
+  ++peers;
+  // A server that has left still knows the DCT, so a second one is not alone.
+  shared = shared || inbound || added++ != 0;
+  Widen(window);
+}
+
+void Reception::Widen(uint32_t remote_window) {
+  widest_window = std::max(widest_window, remote_window);
+  if (control != nullptr) control->Want(ControlBuffers(peers, !shared, widest_window));
 }
 
 void Reception::Promise(uint32_t peer_index, uint32_t window) {

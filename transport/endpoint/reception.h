@@ -67,7 +67,10 @@ struct Reception {
   verbs::Pd domain;     // outlives the memory that is registered in it
   std::unique_ptr<receive::ReceiveQueue> data;
   std::unique_ptr<receive::ReceiveQueue> control;
-  uint32_t promised = 0;  // receive buffers promised to peers
+  uint32_t added = 0;          // peers that there ever were
+  bool shared = false;         // one of them is inbound, or there were several
+  uint32_t widest_window = 0;  // largest window so far, of this side or of a peer
+  uint32_t promised = 0;       // receive buffers promised to peers
   // Promised buffers of windows that were recalled or returned and are not free yet: expected soon, or overdue.
   uint32_t coming = 0;
   uint32_t late = 0;
@@ -111,6 +114,11 @@ struct Reception {
     ++waiting;
     line.push_back(peer);
   }
+  // Counts a new peer, and posts control buffers for it. `inbound`: this side accepted it. `window`: of each peer at this side.
+  void Add(bool inbound, uint32_t window);
+  // Posts further control buffers if the window that a peer has given to this side is the largest so far: what counts as a flood of that
+  // peer depends on it.
+  void Widen(uint32_t remote_window);
   // Counts a granted window, and posts more buffers if necessary.
   void Promise(uint32_t peer_index, uint32_t window);
   // Changes a window from held to coming: it was recalled or returned.

@@ -18,30 +18,20 @@ absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(device::Devic
   queue->cq_ = cq;
   queue->stride_bytes_ = StrideBytes(options.buffer_bytes);
   queue->memory_ = options.memory;
-  uint32_t lkey = options.lkey;
+  queue->lkey_ = options.lkey;
   if (options.memory == nullptr) {
     auto slab = memory::Slab::Create(api, queue->options_.domain,
                                      options.depth * queue->stride_bytes_, IBV_ACCESS_LOCAL_WRITE);
     if (!slab.ok()) return slab.status();
     queue->slab_ = std::move(*slab);
     queue->memory_ = queue->slab_.data();
-    lkey = queue->slab_.lkey();
+    queue->lkey_ = queue->slab_.lkey();
   }
   auto srq = verbs::CreateSrq(api, queue->options_.domain, options.depth);
   if (!srq.ok()) return srq.status();
   queue->srq_ = std::move(*srq);
-  queue->segments_.resize(options.depth);
-  queue->work_.resize(options.depth);
-  for (uint32_t i = 0; i < options.depth; ++i) {
-    queue->segments_[i] = {.addr = reinterpret_cast<uint64_t>(queue->buffer(i)),
-                           .length = options.buffer_bytes,
-                           .lkey = lkey};
-    ibv_recv_wr& work = queue->work_[i];
-    work = {};
-    work.wr_id = (uint64_t{options.tag} << 32) | i;
-    work.sg_list = &queue->segments_[i];
-    work.num_sge = 1;
-  }
+  queue->segments_ = std::make_unique_for_overwrite<ibv_sge[]>(options.depth);
+  queue->work_ = std::make_unique_for_overwrite<ibv_recv_wr[]>(options.depth);
   queue->Want(options.first);
   if (queue->lost_buffers_ != 0) {
     return base::Error(absl::StatusCode::kResourceExhausted,
@@ -61,7 +51,8 @@ absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(device::Devic
   return queue;
 }
 
-// Called after the first buffers are posted, because the DCT is open for traffic at once.
+// Called after the first buffers are posted, because the DCT is open for traffic at once. With `first` 0 the owner posts buffers before it
+// tells a peer of the DCT.
 absl::StatusOr<Target> ReceiveQueue::MakeTarget(device::Device& device, uint64_t access_key) const {
   const verbs::VerbsApi& api = device.api();
   auto dct =
@@ -80,7 +71,13 @@ absl::StatusOr<Target> ReceiveQueue::MakeTarget(device::Device& device, uint64_t
 void ReceiveQueue::PostMore(uint64_t count) {
   const auto end = static_cast<uint32_t>(std::min<uint64_t>(count, options_.depth));
   for (uint32_t i = end; i-- > in_use_;) {
-    work_[i].next = refill_;
+    segments_[i] = {.addr = reinterpret_cast<uint64_t>(buffer(i)),
+                    .length = options_.buffer_bytes,
+                    .lkey = lkey_};
+    work_[i] = {.wr_id = (uint64_t{options_.tag} << 32) | i,
+                .next = refill_,
+                .sg_list = &segments_[i],
+                .num_sge = 1};
     refill_ = &work_[i];
   }
   in_use_ = end;

@@ -15,7 +15,6 @@
 #include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "transport/device/device.h"
@@ -106,10 +105,12 @@ class ReceiveQueue {
   size_t stride_bytes_ = 0;
   memory::Slab slab_;  // empty if the creator provided the memory
   std::byte* memory_ = nullptr;
+  uint32_t lkey_ = 0;
   verbs::Srq srq_;
-  Target target_;                  // declared after the objects that it refers to
-  std::vector<ibv_sge> segments_;  // one per buffer, constant
-  std::vector<ibv_recv_wr> work_;  // one per buffer; only `next` changes
+  Target target_;  // declared after the objects that it refers to
+  // One entry per buffer, written when the buffer is first posted. After that only `next` changes.
+  std::unique_ptr<ibv_sge[]> segments_;
+  std::unique_ptr<ibv_recv_wr[]> work_;
   ibv_recv_wr* refill_ = nullptr;
   uint32_t refill_count_ = 0;
   uint32_t in_use_ = 0;  // buffers with a lower index are in use

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/support/provider.h"
 #include "transport/base/clock.h"
 #include "transport/base/random.h"
 #include "transport/device/device.h"
@@ -58,6 +59,7 @@ struct Node {
   explicit Node(const Options& options = {}, const verbs::VerbsApi* table = &softdc::Verbs(),
                 base::Clock* time = nullptr, Handler* handler = nullptr,
                 const device::PathSettings& path = {}) {
+    if (table == &softdc::Verbs()) table = &testing_support::Provider();
     auto opened = device::Device::Open("softdc0", {table});
     if (!opened.ok()) {
       ADD_FAILURE() << opened.status();

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Two endpoints in one process on the software NIC.
+#include <poll.h>
+
 #include <string>
+#include <utility>
 
 #include "gtest/gtest.h"
 #include "tests/transport/endpoint/endpoint_pair.h"
 #include "transport/base/error.h"
+#include "transport/endpoint/buffer_sizes.h"
 
 namespace sluice::endpoint {
 namespace endpoint_test {
@@ -118,6 +122,34 @@ absl::Status ConnectError(Node& client, const std::string& host, uint16_t port,
   return client.recorder.downs[0].why;
 }
 
+int (*device_post)(ibv_srq*, ibv_recv_wr*, ibv_recv_wr**) = nullptr;
+uint32_t control_posts = 0;
+
+int CountControl(ibv_srq* srq, ibv_recv_wr* first, ibv_recv_wr** bad) {
+  for (const ibv_recv_wr* work = first; work != nullptr; work = work->next) {
+    if (work->sg_list->length == kControlBufferBytes) ++control_posts;
+  }
+  return device_post(srq, first, bad);
+}
+
+TEST(EndpointConnect, ControlBuffersArePostedWhenAPeerComes) {
+  Node server;
+  const auto port = server.endpoint->Listen("127.0.0.1", 0);
+  ASSERT_TRUE(port.ok()) << port.status();
+  Node client;
+  client.endpoint.reset();
+  ibv_context_ops& ops = client.device->context()->ops;
+  device_post = std::exchange(ops.post_srq_recv, CountControl);
+  client.endpoint = *CreateEndpoint(Options(), *client.device, client.clock, client.random,
+                                    client.commands, &client.recorder);
+  EXPECT_EQ(control_posts, 0u);
+  ASSERT_TRUE(client.endpoint->Connect("127.0.0.1", *port, client.clock.NowNs() + 1).ok());
+  EXPECT_GE(control_posts, kControlBuffersPerPeer);
+  EXPECT_LE(control_posts, 60u);
+  client.endpoint.reset();
+  ops.post_srq_recv = device_post;
+}
+
 TEST(EndpointConnect, HostNameThatDoesNotExist) {
   Node client;
   const absl::Status why = ConnectError(client, "no-such-host.invalid", 1, {&client});
@@ -218,6 +250,23 @@ TEST(EndpointClose, TheOtherSideHearsGoodbye) {
   EXPECT_NE(server.recorder.downs[0].why.message().find("the peer disconnected"),
             absl::string_view::npos)
       << server.recorder.downs[0].why;
+}
+
+// The first pass that looks at the descriptors clears a Wake().
+TEST(EndpointPoll, SecondPassAfterACommandHasLookedAtTheDescriptors) {
+  Node node;
+  while (node.endpoint->Poll() != 0) {
+  }
+  bool ended = false;
+  node.commands.Submit([] {}, [&] { ended = true; });
+  pollfd command = {node.commands.fd(), POLLIN, 0};
+  ASSERT_EQ(poll(&command, 1, -1), 1);
+  node.endpoint->Wake();
+  node.endpoint->Poll();
+  ASSERT_TRUE(ended);
+  node.endpoint->Poll();
+  pollfd sleeper = {node.endpoint->fd(), POLLIN, 0};
+  EXPECT_EQ(poll(&sleeper, 1, 0), 0);
 }
 
 TEST(EndpointOptions, EachRangeIsChecked) {

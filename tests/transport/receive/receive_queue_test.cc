@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/receive/receive_queue.h"
 
+#include <sys/resource.h>
+
 #include <memory>
 #include <vector>
 
@@ -69,6 +71,28 @@ TEST_F(ReceiveQueueTest, NoMoreThanAllBuffersArePosted) {
   EXPECT_EQ(queue->in_use(), kDepth);
   EXPECT_EQ(queue->lost_buffers(), 0u);
   EXPECT_EQ(PlacesLeft(*queue), 0u);
+}
+
+uint64_t PageFaults() {
+  rusage usage;
+  EXPECT_EQ(getrusage(RUSAGE_THREAD, &usage), 0);
+  return static_cast<uint64_t>(usage.ru_minflt);
+}
+
+// The tables of all buffers have some 200 pages here, and the device's as many.
+TEST_F(ReceiveQueueTest, TablesTakePagesAsBuffersArePosted) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's own tables have page faults too";
+#endif
+  constexpr uint32_t kLargeDepth = 16384;
+  const uint64_t before = PageFaults();
+  auto queue = ReceiveQueue::Create(
+      *device_, cq_.get(), {.depth = kLargeDepth, .first = 8, .buffer_bytes = kBufferBytes});
+  ASSERT_TRUE(queue.ok()) << queue.status();
+  EXPECT_LT(PageFaults() - before, 100u);
+  (*queue)->Want(kLargeDepth);
+  EXPECT_GT(PageFaults() - before, 300u);
+  EXPECT_EQ((*queue)->lost_buffers(), 0u);
 }
 
 }  // namespace receive_queue_test

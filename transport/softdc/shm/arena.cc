@@ -64,18 +64,29 @@ uint64_t Arena::Rounded(uint64_t size_bytes) {
   return (size_bytes + step - 1) / step * step;
 }
 
+bool Arena::Punch(uint64_t offset, uint64_t size_bytes) const {
+  return fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                   static_cast<off_t>(offset + kKeptBytes),
+                   static_cast<off_t>(size_bytes - kKeptBytes)) == 0;
+}
+
 uint64_t Arena::Allocate(uint64_t size_bytes) {
   const uint64_t rounded = Rounded(size_bytes);
-  std::lock_guard lock(mutex_);
-  if (auto& list = free_[rounded]; !list.empty()) {
-    const uint64_t offset = list.back();
+  uint64_t offset = 0;
+  {
+    std::lock_guard lock(mutex_);
+    auto& list = free_[rounded];
+    if (list.empty()) {
+      if (rounded > size_bytes_ - next_) return 0;
+      offset = next_;
+      next_ += rounded;
+      return offset;
+    }
+    offset = list.back();
     list.pop_back();
-    std::memset(base_ + offset, 0, rounded);
-    return offset;
   }
-  if (rounded > size_bytes_ - next_) return 0;
-  const uint64_t offset = next_;
-  next_ += rounded;
+  const bool punched = rounded >= kLargeBlockBytes && Punch(offset, rounded);
+  std::memset(base_ + offset, 0, punched ? kKeptBytes : rounded);
   return offset;
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Arena: the owner's side of the shared segment of a context. It is a sealed, sparse memory file with an
-// allocator. Freed blocks are reused by size class and zeroed before reuse.
+// allocator. Freed blocks are reused by size class and read as zeros when they are allocated again. Allocate
+// gives the pages of a large block back to the kernel, except for its first bytes, instead of clearing them: a
+// peer waits meanwhile, and to clear pages that were never touched takes a page fault each. Free does not do it,
+// because it is called with spin locks held.
 //
 // A block that other processes may still read is retired, not freed. The owner of the block asks these
 // processes to drop destroyed objects (fabric_shm/inbound_links.h). After all have answered, the owner frees
@@ -23,6 +26,9 @@
 namespace sluice::softdc::shm {
 
 inline constexpr uint64_t kManyRetiredBytes = 1 << 16;
+// Size from which a block that is allocated again gives its pages back, and how much of its beginning it keeps.
+inline constexpr uint64_t kLargeBlockBytes = 1 << 16;
+inline constexpr uint64_t kKeptBytes = 1 << 14;
 
 class Arena {
  public:
@@ -65,6 +71,9 @@ class Arena {
  private:
   Arena(int fd, std::byte* base, uint64_t size_bytes)
       : fd_(fd), base_(base), size_bytes_(size_bytes) {}
+  // Gives the pages of a large block back, without its first kKeptBytes. Clears the bytes of pages that are
+  // only partly in the block. Returns false without effect if the kernel refuses.
+  bool Punch(uint64_t offset, uint64_t size_bytes) const;
 
   const int fd_;
   std::byte* const base_;

@@ -32,11 +32,8 @@ SrqOwner::SrqOwner(SrqHead* area, uint32_t srq_id, uint32_t capacity, uint32_t m
       srq_id_(srq_id),
       capacity_(capacity),
       max_sge_(max_sge),
-      wqes_(capacity),
-      free_(capacity),
-      free_count_(capacity) {
-  for (uint32_t i = 0; i < capacity; ++i) free_[i] = capacity - 1 - i;
-}
+      wqes_(std::make_unique_for_overwrite<Wqe[]>(capacity)),
+      free_(std::make_unique_for_overwrite<uint32_t[]>(capacity)) {}
 
 void SrqOwner::DescribeInTable(std::span<const Sge> sges, uint32_t wqe_index, uint64_t wr_id) {
   // A WQE without SGE has length 0 and needs no row.
@@ -53,7 +50,7 @@ void SrqOwner::Ring() {
 }
 
 bool SrqOwner::Repost(uint32_t wqe_index) {
-  if (wqe_index >= capacity_ || wqes_[wqe_index].ticket == kNoTicket) return false;
+  if (wqe_index >= used_ || wqes_[wqe_index].ticket == kNoTicket) return false;
   WriteSlot(wqe_index);
   return true;
 }
@@ -71,7 +68,7 @@ std::optional<uint32_t> SrqOwner::Take(bool* limit_reached) {
       continue;
     }
     // A peer corrupted the slot.
-    if (index >= capacity_ || wqes_[index].ticket != head) return std::nullopt;
+    if (index >= used_ || wqes_[index].ticket != head) return std::nullopt;
     wqes_[index].ticket = kTakenHere;
     *limit_reached = internal::TakeLimit(area_, head + 1);
     return index;
@@ -114,7 +111,7 @@ uint32_t SrqOwner::armed_limit() const {
 }
 
 void SrqOwner::DrainTo(std::vector<uint64_t>* wr_ids) {
-  for (uint32_t i = 0; i < capacity_; ++i) {
+  for (uint32_t i = 0; i < used_; ++i) {
     if (const auto wr_id = Complete(i)) wr_ids->push_back(*wr_id);
   }
 }
@@ -130,7 +127,7 @@ uint64_t SrqOwner::LoadClaim() const {
 }
 
 std::optional<uint64_t> SrqOwner::TicketOf(uint32_t wqe_index) const {
-  if (wqe_index >= capacity_ || wqes_[wqe_index].ticket >= kTakenHere) return std::nullopt;
+  if (wqe_index >= used_ || wqes_[wqe_index].ticket >= kTakenHere) return std::nullopt;
   return wqes_[wqe_index].ticket;
 }
 

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -36,17 +37,17 @@ class SrqOwner {
   // Writes a WQE. Senders see it at the next Ring(). Returns false without effect if the SRQ is full (man
   // ibv_post_srq_recv: ENOMEM) or sges.size() > max_sge (EINVAL). A WQE without SGE has length 0.
   bool Post(std::span<const Sge> sges, uint64_t wr_id) {
-    if (free_count_ == 0 || sges.size() > max_sge_) return false;
+    if (full() || sges.size() > max_sge_) return false;
     if (sges.size() == 1) return PostOne(sges[0], wr_id);
-    const uint32_t index = free_[--free_count_];
+    const uint32_t index = FreeIndex();
     DescribeInTable(sges, index, wr_id);
     WriteSlot(index);
     return true;
   }
   // Does the same for one SGE, which is stored in the slot itself if it fits.
   bool PostOne(const Sge& sge, uint64_t wr_id) {
-    if (free_count_ == 0) return false;
-    const uint32_t index = free_[--free_count_];
+    if (full()) return false;
+    const uint32_t index = FreeIndex();
     if (sge.offset <= internal::kMaxSlotOffset && sge.key <= internal::kMaxSlotKey) {
       Wqe& wqe = wqes_[index];
       wqe.wr_id = wr_id;
@@ -64,7 +65,7 @@ class SrqOwner {
   // Frees the index of a WQE whose CQE was polled, and returns its wr_id. Returns nullopt if no such WQE is
   // outstanding: the CQE is invalid, and the caller must drop and count it.
   std::optional<uint64_t> Complete(uint32_t wqe_index) {
-    if (wqe_index >= capacity_) return std::nullopt;
+    if (wqe_index >= used_) return std::nullopt;
     Wqe& wqe = wqes_[wqe_index];
     if (wqe.ticket == kNoTicket) return std::nullopt;
     wqe.ticket = kNoTicket;
@@ -104,7 +105,7 @@ class SrqOwner {
   // Returns the number of WQEs that a sender could claim now, as SRQ limit events count them. Returns 0 if a
   // peer corrupted the words.
   uint32_t Unclaimed() const;
-  uint32_t outstanding() const { return capacity_ - free_count_; }
+  uint32_t outstanding() const { return used_ - free_count_; }
   uint32_t capacity() const { return capacity_; }
   uint32_t max_sge() const { return max_sge_; }
   uint32_t srq_id() const { return srq_id_; }
@@ -118,14 +119,17 @@ class SrqOwner {
   static constexpr uint64_t kNoTicket = UINT64_MAX;
   static constexpr uint64_t kTakenHere = UINT64_MAX - 1;
   struct Wqe {
-    uint64_t ticket = kNoTicket;  // kNoTicket: the index is free; kTakenHere: by Take()
-    uint64_t wr_id = 0;
+    uint64_t ticket;  // kNoTicket: the index is free; kTakenHere: by Take()
+    uint64_t wr_id;
     // The two words of the slot, kept for Repost, which must not trust shared memory.
-    uint64_t place = 0;
-    uint64_t word = 0;
+    uint64_t place;
+    uint64_t word;
   };
 
   SrqOwner(internal::SrqHead* area, uint32_t srq_id, uint32_t capacity, uint32_t max_sge);
+  bool full() const { return free_count_ == 0 && used_ == capacity_; }
+  // Returns the index that was freed last, or an index that was never used. The SRQ must not be full.
+  uint32_t FreeIndex() { return free_count_ != 0 ? free_[--free_count_] : used_++; }
   // Overwrites the slot of ticket posted_ - capacity. Senders may be reading slots, but the overwrite is safe
   // for this reason. At most capacity - 1 WQEs are outstanding here. So at least posted_ - capacity + 1 of
   // the posted_ tickets were consumed, hence claimed, and the overwritten ticket is below `claim`. A sender
@@ -148,9 +152,12 @@ class SrqOwner {
   uint32_t capacity_;
   uint32_t max_sge_;
   uint64_t posted_ = 0;  // value of `posted` after the next Ring()
-  std::vector<Wqe> wqes_;
-  std::vector<uint32_t> free_;  // a stack of free_count_
+  // Tables of `capacity_` entries. Entries from `used_` on were never written, so that the kernel allocates pages
+  // only for as many WQEs as are outstanding at one time.
+  std::unique_ptr<Wqe[]> wqes_;
+  std::unique_ptr<uint32_t[]> free_;  // a stack of free_count_
   uint32_t free_count_ = 0;
+  uint32_t used_ = 0;
 };
 
 }  // namespace sluice::softdc::shm

@@ -74,6 +74,58 @@ TEST(ArenaTest, FreedBlocksComeAgainZeroed) {
   EXPECT_NE(arena->Allocate(300), offset);
 }
 
+constexpr uint64_t kLargeBytes = 1 << 20;
+
+uint64_t UsedBytes(const Arena& arena) {
+  struct stat info {};
+  EXPECT_EQ(fstat(arena.fd(), &info), 0);
+  return info.st_blocks * 512;
+}
+bool AllAre(const std::byte* block, uint64_t size_bytes, int value) {
+  return std::all_of(block, block + size_bytes,
+                     [value](std::byte b) { return b == static_cast<std::byte>(value); });
+}
+
+TEST(ArenaTest, LargeBlockThatIsAllocatedAgainGivesItsPagesBack) {
+  auto arena = Arena::Create(1);
+  ASSERT_NE(arena, nullptr);
+  // The neighbours share the first and the last page with the block.
+  const uint64_t before = arena->Allocate(128);
+  const uint64_t offset = arena->Allocate(kLargeBytes);
+  const uint64_t behind = arena->Allocate(128);
+  std::memset(arena->At(before), 0xff, 128 + kLargeBytes + 128);
+  const uint64_t used_bytes = UsedBytes(*arena);
+  arena->Free(offset, kLargeBytes);
+  ASSERT_EQ(arena->Allocate(kLargeBytes), offset);
+  EXPECT_LE(UsedBytes(*arena), used_bytes - kLargeBytes + kKeptBytes + 4096);
+  EXPECT_TRUE(AllAre(arena->At(offset), kLargeBytes, 0));
+  EXPECT_TRUE(AllAre(arena->At(before), 128, 0xff));
+  EXPECT_TRUE(AllAre(arena->At(behind), 128, 0xff));
+}
+
+TEST(ArenaTest, LargeBlockThatIsWrittenAfterItsEndComesAgainZeroed) {
+  auto arena = Arena::Create(1);
+  ASSERT_NE(arena, nullptr);
+  const uint64_t offset = arena->Allocate(kLargeBytes);
+  arena->Free(offset, kLargeBytes);
+  std::memset(arena->At(offset), 0xff, kLargeBytes);
+  ASSERT_EQ(arena->Allocate(kLargeBytes), offset);
+  EXPECT_TRUE(AllAre(arena->At(offset), kLargeBytes, 0));
+}
+
+TEST(ArenaTest, LargeBlockComesAgainZeroedIfTheKernelKeepsItsPages) {
+  auto arena = Arena::Create(1);
+  ASSERT_NE(arena, nullptr);
+  const uint64_t offset = arena->Allocate(kLargeBytes);
+  std::memset(arena->At(offset), 0xff, kLargeBytes);
+  const int file_without_holes = open("/dev/null", O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(dup3(file_without_holes, arena->fd(), O_CLOEXEC), arena->fd());
+  close(file_without_holes);
+  arena->Free(offset, kLargeBytes);
+  ASSERT_EQ(arena->Allocate(kLargeBytes), offset);
+  EXPECT_TRUE(AllAre(arena->At(offset), kLargeBytes, 0));
+}
+
 TEST(ArenaTest, RetiredBlocksWaitUntilTheirTakerFreesThem) {
   auto arena = Arena::Create(1);
   ASSERT_NE(arena, nullptr);

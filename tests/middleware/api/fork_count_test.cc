@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Servers, messengers and bulk objects in a child that was forked after they were created. Channels and runtimes have tests of their own.
+#include "middleware/api/fork_count.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "examples/echo/echo.sluice.h"
+#include "examples/echo/echo_service.h"
+#include "middleware/api/channel.h"
+#include "middleware/api/messenger.h"
+#include "middleware/api/server.h"
+#include "tests/middleware/api/bulk_pair.h"
+
+namespace sluice {
+namespace fork_count_test {
+
+// Runs `checks` in a forked child. A failed check fails the test; a child that hangs ends with SIGALRM.
+void InChild(const std::function<void()>& checks) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(30);
+    checks();
+    _exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+void ExpectRefused(const absl::Status& status, const std::string& object) {
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_NE(status.message().find("the " + object + " belongs to another process"),
+            std::string::npos)
+      << status;
+}
+
+std::string Say(Channel* channel, const std::string& text) {
+  CallContext context(absl::Seconds(30));
+  examples::echo::SayRequest request;
+  examples::echo::SayReply reply;
+  request.set_payload(text);
+  examples::echo::EchoClient client(channel->shared_from_this());
+  const absl::Status status = client.Say(context, request, &reply);
+  return status.ok() ? reply.payload() : std::string(status.message());
+}
+
+TEST(ForkTest, CreatorKnowsAChildAndAChildOfAChild) {
+  const internal::Creator creator;
+  EXPECT_FALSE(creator.InForkedChild());
+  InChild([&] {
+    EXPECT_TRUE(creator.InForkedChild());
+    const internal::Creator own;
+    EXPECT_FALSE(own.InForkedChild());
+    InChild([&] {
+      EXPECT_TRUE(creator.InForkedChild());
+      EXPECT_TRUE(own.InForkedChild());
+    });
+  });
+  EXPECT_FALSE(creator.InForkedChild());
+}
+
+class ForkedServerTest : public testing::TestWithParam<Driving> {};
+
+TEST_P(ForkedServerTest, IsOfNoUseInTheChildAndGoesOnInTheParent) {
+  examples::echo::EchoService echo;
+  ServerOptions options;
+  options.device = "softdc0";
+  options.driving = GetParam();
+  auto server = *Server::Create(options);
+  ASSERT_TRUE(server->Register(&echo).ok());
+  const auto port = server->Listen("127.0.0.1:0");
+  ASSERT_TRUE(port.ok()) << port.status();
+  if (GetParam() == Driving::kThreads) {
+    auto channel = *Channel::Connect("127.0.0.1:" + std::to_string(*port), {.device = "softdc0"});
+    EXPECT_EQ(Say(channel.get(), "before"), "before");
+    EXPECT_GT(server->Snapshot().transport.messages_received, 0u);
+  }
+  InChild([&] {
+    ExpectRefused(server->Register(&echo), "server");
+    ExpectRefused(server->Listen("127.0.0.1:0").status(), "server");
+    ExpectRefused(server->Wait(), "server");
+    ExpectRefused(server->Drain(absl::InfiniteDuration()), "server");
+    ExpectRefused(server->Shutdown(absl::InfiniteDuration()), "server");
+    server->BeginDrain(absl::ZeroDuration());
+    server->Wake();
+    EXPECT_EQ(server->Poll(), 0);
+    EXPECT_FALSE(server->PrepareToSleep());
+    EXPECT_FALSE(server->Snapshot(10, absl::InfiniteDuration()).fresh);
+    EXPECT_EQ(server->endpoint_counters().messages_received, 0u);
+    server.reset();
+  });
+  EXPECT_EQ(server->drain_phase(), call::DrainPhase::kServing);
+  if (GetParam() == Driving::kThreads) {
+    auto channel = *Channel::Connect("127.0.0.1:" + std::to_string(*port), {.device = "softdc0"});
+    EXPECT_EQ(Say(channel.get(), "after"), "after");
+  }
+  EXPECT_TRUE(server->Shutdown(absl::Seconds(10)).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Driving, ForkedServerTest,
+                         testing::Values(Driving::kThreads, Driving::kCaller));
+
+TEST(ForkedServerTest, OneThatNeverListenedToo) {
+  examples::echo::EchoService echo;
+  auto server = *Server::Create({.device = "softdc0"});
+  InChild([&] {
+    ExpectRefused(server->Register(&echo), "server");
+    ExpectRefused(server->Listen("127.0.0.1:0").status(), "server");
+    server.reset();
+  });
+  EXPECT_TRUE(server->Register(&echo).ok());
+  EXPECT_TRUE(server->Listen("127.0.0.1:0").ok());
+}
+
+struct Echo final : FlowHandler {
+  void OnOpen(Flow flow) override {
+    if (sends) EXPECT_TRUE(flow.Send(std::as_bytes(std::span("x", 1))).ok());
+  }
+  void OnMessage(Flow flow, std::span<const std::byte> message) override {
+    ++heard;
+    if (!sends) EXPECT_TRUE(flow.Send(message).ok());
+  }
+  void OnClosed(Flow, const absl::Status&, const FlowTotals&) override { ++closed; }
+  bool sends = false;
+  int heard = 0;
+  int closed = 0;
+};
+
+TEST(ForkedMessengerTest, IsOfNoUseInTheChildAndGoesOnInTheParent) {
+  Echo here, there;
+  here.sends = true;
+  auto messenger = *Messenger::Create({.device = "softdc0"});
+  auto other = *Messenger::Create({.device = "softdc0"});
+  ASSERT_TRUE(other->Accept("echo", {}, [&](Flow, const Offer&) { return &there; }).ok());
+  const auto port = other->Listen("127.0.0.1:0");
+  ASSERT_TRUE(port.ok()) << port.status();
+  const std::string address = "127.0.0.1:" + std::to_string(*port);
+  const auto poll_until_heard = [&](int number) {
+    while (here.heard != number && here.closed == 0) {
+      messenger->Poll();
+      other->Poll();
+    }
+  };
+  ASSERT_TRUE(messenger->Open(address, "echo", {}, &here).ok());
+  poll_until_heard(1);
+  InChild([&] {
+    ExpectRefused(messenger->Listen("127.0.0.1:0").status(), "messenger");
+    ExpectRefused(messenger->Accept("more", {}, [&](Flow, const Offer&) { return &here; }),
+                  "messenger");
+    ExpectRefused(messenger->Open(address, "echo", {}, &here).status(), "messenger");
+    EXPECT_EQ(messenger->Poll(), 0);
+    EXPECT_FALSE(messenger->Drive([] { return true; }, absl::InfiniteDuration()));
+    EXPECT_FALSE(messenger->PrepareToSleep());
+    EXPECT_EQ(messenger->endpoint_counters().messages_received, 0u);
+    messenger->Wake();
+    messenger->Close();
+    messenger.reset();
+    other.reset();
+    EXPECT_EQ(here.closed + there.closed, 0);
+  });
+  ASSERT_TRUE(messenger->Open(address, "echo", {}, &here).ok());
+  poll_until_heard(2);
+  EXPECT_EQ(here.closed, 0);
+}
+
+class ForkedBulkTest : public testing_support::BulkPair {
+ protected:
+  ForkedBulkTest() : BulkPair(/*blocks=*/4) {}
+};
+
+TEST_F(ForkedBulkTest, IsOfNoUseInTheChildAndGoesOnInTheParent) {
+  InChild([&] {
+    std::string text;
+    ExpectRefused(one_->Offer(&text).status(), "bulk object");
+    ExpectRefused(one_->Accept(text, &text).status(), "bulk object");
+    ExpectRefused(one_->Complete(at_one_, text), "bulk object");
+    ExpectRefused(one_->Lend(source_, 0).status(), "bulk object");
+    ExpectRefused(one_->Return(own_), "bulk object");
+    ExpectRefused(one_->Start(at_one_, Request(), [](const absl::Status&) {}).status(),
+                  "bulk object");
+    ExpectRefused(one_->Cancel({}), "bulk object");
+    ExpectRefused(one_->Move(at_one_, Request()), "bulk object");
+    ExpectRefused(one_->Await(at_one_, 0, absl::InfiniteDuration()).status(), "bulk object");
+    ExpectRefused(one_->Health(), "bulk object");
+    one_.reset();
+    other_.reset();
+  });
+  EXPECT_TRUE(one_->Move(at_one_, Request(/*tag=*/1)).ok());
+  EXPECT_TRUE(other_->Await(at_other_, 1, absl::Seconds(30)).ok());
+}
+
+}  // namespace fork_count_test
+}  // namespace sluice
