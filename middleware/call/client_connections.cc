@@ -114,7 +114,9 @@ void ClientEngine::EndHopeless() {
 
 void ClientEngine::Dial() {
   dial_wanted_ = false;
-  for (size_t i = 0; i < connections_.size(); ++i) Dial(connections_[i].get());
+  for (size_t i = 0; i < connections_.size(); ++i) {
+    if (!StaysAtRest(i)) Dial(connections_[i].get());
+  }
 }
 
 void ClientEngine::Dial(Connection* connection) {
@@ -183,7 +185,10 @@ void ClientEngine::Lose(Connection* connection, const absl::Status& why,
   }
   last_error_ = why;
   const bool leaving = IsLeaving(connection);
-  if (leaving || ++connection->failed_attempts > options_.max_reconnect_attempts) {
+  const uint32_t most_attempts = connection->rests
+                                     ? std::max(options_.max_reconnect_attempts, kMostRefusals)
+                                     : options_.max_reconnect_attempts;
+  if (leaving || ++connection->failed_attempts > most_attempts) {
     Move(connection, ConnectionEvent::kGiveUp);
     connection->rests = false;
     connection->failed_attempts = 0;
@@ -240,7 +245,9 @@ void ClientEngine::LogLoss(Connection* connection, const absl::Status& why) {
   const bool expected =
       connection->state == ConnectionState::kDraining || connection->rests ||
       (options_.first_failure_is_told && counters_.connections == 0 && connections_.size() == 1);
-  const bool news = std::exchange(connection->said, why.code()) != why.code() || was_up;
+  const bool news = connection->said != why.code() || was_up;
+  // A refusal that calls wait out is no news yet.
+  if (!connection->rests) connection->said = why.code();
   base::Severity severity = base::Severity::kInfo;
   if (news && !expected) {
     severity = absl::IsUnauthenticated(why) ? base::Severity::kError : base::Severity::kWarning;

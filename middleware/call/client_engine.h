@@ -272,6 +272,7 @@ class ClientEngine final : public session::User {
   void Rest(Connection* connection);
   bool MayRest(const Connection& connection) const;
   void DialResting();
+  bool StaysAtRest(size_t index) const;
   // Disconnects removed servers that have no calls.
   void DropLeft();
   // Returns true if a server is up, connecting or idle, so that a waiting call may still be sent.

@@ -2,6 +2,8 @@
 //
 // ClientEngine: connections that rest. A server at its cap of RC queue pairs asks its idle clients to leave (kFlagRest). This side alone
 // knows whether a request has crossed that message. So this side decides: it disconnects, or it ignores the message (decision 0068).
+#include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -33,6 +35,16 @@ void ClientEngine::Rest(Connection* connection) {
            absl::StrCat(connection->server,
                         " needs the connection for another client; the next call connects again"));
   endpoint_->Disconnect(peer);
+}
+
+// Returns whether the connection rests and would get no calls, because a server before it is up or connecting.
+bool ClientEngine::StaysAtRest(size_t index) const {
+  return connections_[index]->rests && options_.balancing == Balancing::kPickFirst &&
+         std::any_of(connections_.begin(),
+                     connections_.begin() + static_cast<std::ptrdiff_t>(index),
+                     [](const auto& one) {
+                       return MayGetCalls(*one) || one->state == ConnectionState::kConnecting;
+                     });
 }
 
 // Of several servers: lets the next Poll() connect to those that rest and would get calls. With kPickFirst, servers after the first

@@ -204,10 +204,10 @@ class ServerEngine final : public session::User {
     const std::string tenant;
     const uint32_t limit_bytes;    // maximum size of a message, header included
     const uint32_t largest_bytes;  // maximum payload, large messages included
+    int64_t used_ns = 0;           // time of its last request, or of the end of its last call
     session::Backlog backlog;
     absl::flat_hash_map<uint64_t, ServerCall*> calls;  // by the number that the caller gave
     std::vector<ServerCall*> blocked;                  // calls whose Write() was refused
-    int64_t used_ns = 0;        // time of its last request, or of the end of its last call
     int64_t rest_asked_ns = 0;  // it was asked to leave (OnNoPlace); 0: never
     bool untold = false;        // it has not acknowledged the drain
     bool ending = false;        // it is in ending_
@@ -366,6 +366,7 @@ class ServerEngine final : public session::User {
   endpoint::Endpoint* endpoint_ = nullptr;
   session::Sessions sessions_{this};
   bool closed_ = false;
+  int64_t refused_ns_ = 0;  // a client was last refused for want of a place (OnNoPlace); 0: never
   Drain drain_;
   uint64_t untold_ = 0;  // peers that have not acknowledged the drain
 

@@ -298,8 +298,8 @@ void EndpointImpl::Admit(const Request& request, const peer::Keyring& secrets) {
     ++handshakes_.full;
     LogRefused(request.from, made.status());
     Refuse(id, made.status());
-    // A recorded hello must not be enough to send other clients away.
-    if (fresh && reception.capped) handler_->OnNoPlace(/*refused=*/true);
+    // A recorded hello must not be enough to send other clients away. Nor is a place that becomes free anyway.
+    if (fresh && reception.queue_pairs_full()) handler_->OnNoPlace(/*refused=*/true);
     return;
   }
   Peer* peer = *made;

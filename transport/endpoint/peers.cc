@@ -109,16 +109,21 @@ void EndpointImpl::OnPath(Peer* peer, const absl::StatusOr<path::Route>& route, 
       peer->state == peer::State::kConnecting || peer->state == peer::State::kAccepting;
   if (!wanted) return EndLater(peer);
   if (!route.ok()) {
+    // The device has no further queue pair: other processes use it too.
+    const bool full = rc_ != nullptr && peer->inbound && absl::IsResourceExhausted(route.status());
     if (peer->inbound && wrong_place) LogRefused(peer->target.name.str(), route.status());
     if (peer->inbound && peer->has_connection) {
       peer->has_connection = false;
       connections_->Reject(
           peer->connection,
-          peer::EncodeRefusal(
-              wrong_place ? peer::RefusalCode::kPlace : peer::RefusalCode::kInternal,
-              {route.status().message().data(), route.status().message().size()}));
+          peer::EncodeRefusal(wrong_place ? peer::RefusalCode::kPlace
+                              : full      ? peer::RefusalCode::kFull
+                                          : peer::RefusalCode::kInternal,
+                              {route.status().message().data(), route.status().message().size()}));
     }
-    return Fail(peer, base::Prefix(route.status(), "path to " + peer->target.name.str()));
+    Fail(peer, base::Prefix(route.status(), "path to " + peer->target.name.str()));
+    if (full && !closed_) handler_->OnNoPlace(/*refused=*/true);
+    return;
   }
   queue_->Open(&peer->target);
   peer->in_queue = true;

@@ -29,13 +29,13 @@ peer::TenantTargets Reception::TargetsOf(bool old) const {
 }
 
 void Reception::CapQueuePairs(uint32_t most) {
-  if (most >= max_peers) return;
   capped = true;
-  max_peers = most;
+  max_peers = std::min(max_peers, most);
 }
 
 absl::Status Reception::CheckPlace(uint32_t ending) const {
-  if (capped && peers - evicted + ending >= max_peers) {
+  // An evicted peer still has its queue pair, or a command still makes it.
+  if (capped && peers + ending >= max_peers) {
     return Exhausted(*this, std::to_string(max_peers) + " RC queue pairs",
                      "retry later, or raise max_rc_queue_pairs");
   }

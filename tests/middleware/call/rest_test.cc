@@ -200,6 +200,30 @@ TEST_F(RestTest, CallsDoNotWaitForeverForAFullServer) {
   EXPECT_EQ(call.status.code(), absl::StatusCode::kUnavailable) << call.status;
 }
 
+TEST_F(RestTest, ReconnectAttemptsThatAreSetLowDoNotCutTheWait) {
+  options_.max_reconnect_attempts = 0;
+  Connect(1);
+  network_.set_silent(true);
+  Rest();
+  Outcome& call = outcomes_.emplace_back();
+  ASSERT_TRUE(Start(&call).ok());
+  Settle();
+  EndAttempt(absl::ResourceExhaustedError("all places are taken"));
+  EXPECT_EQ(call.ended, 0) << call.status;
+  network_.set_silent(false);
+  Advance(200 * kMs);
+  EXPECT_TRUE(call.status.ok()) << call.status;
+}
+
+TEST_F(RestTest, ABufferThatIsMadeDuringTheRestIsOrdinaryMemory) {
+  Connect(1);
+  Rest();
+  const auto buffer = client_->MakeBuffer(1 << 20);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  EXPECT_EQ(buffer->bytes().size(), size_t{1} << 20);
+  EXPECT_EQ(Call(), 0);
+}
+
 TEST_F(RestTest, TheMessageMeansNothingInOtherStates) {
   Connect(1);
   network_.set_silent(true);
@@ -252,6 +276,9 @@ TEST_F(RestTest, TheFirstOfSeveralServersIsConnectedAgainAndAReserveIsNot) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(Call(), 0);
   EXPECT_EQ(connection(1).state, ConnectionState::kIdle) << "it is a reserve, and may rest";
   EXPECT_EQ(client_->counters().dials, 2u);
+  client_->DialSoon();  // for another reason, such as a retry
+  Settle();
+  EXPECT_EQ(connection(1).state, ConnectionState::kIdle) << "the first is up";
   KillServer(0);
   Settle();
   EXPECT_EQ(Call(), 1) << "now it is needed";
@@ -356,25 +383,45 @@ TEST_F(ManyClients, AClientThatDoesNotLeaveGoesToTheEndOfTheLine) {
   CallAt(1);
   clients_[0].end->Kill();  // it does not answer, and the server does not know that yet
   clock_.Advance(kMs);
-  server().OnNoPlace(true);
-  server().OnNoPlace(true);
-  server().OnNoPlace(true);
+  for (int i = 0; i < 3; ++i) {
+    server().OnNoPlace(true);
+    clock_.Advance(50 * kMs);
+    server().Poll();
+  }
   EXPECT_EQ(server().counters().rests_asked, 2u) << "each was asked, and not again at once";
-  clock_.Advance(999 * kMs);
+  clock_.Advance(800 * kMs);
   server().Poll();
   server().OnNoPlace(true);
   EXPECT_EQ(server().counters().rests_asked, 2u);
 }
 
+TEST_F(ManyClients, ForOneThatTriesAgainAndAgainOneIsAskedAtATime) {
+  for (int i = 0; i < 5; ++i) AddClient();
+  for (int i = 0; i < 20; ++i) {
+    server().OnNoPlace(true);  // nobody has read the message yet
+    clock_.Advance(2 * kMs);
+    server().Poll();
+  }
+  EXPECT_EQ(server().counters().rests_asked, 1u);
+  PollAll();
+  server().OnNoPlace(true);
+  EXPECT_EQ(server().counters().rests_asked, 2u) << "the first has left";
+}
+
 TEST_F(ManyClients, WhileNoClientWaitsOneThatWasUsedJustNowIsNotAsked) {
-  for (int i = 0; i < 2; ++i) AddClient();
-  CallAt(0);
+  for (int i = 0; i < 3; ++i) AddClient();
+  for (int i = 0; i < 3; ++i) CallAt(i);
+  clock_.Advance(2000 * kMs);
+  EXPECT_EQ(Resting(/*refused=*/false), std::vector<int>{}) << "there are enough places";
+  EXPECT_EQ(Resting(/*refused=*/true), (std::vector<int>{0}));
   CallAt(1);
-  EXPECT_EQ(Resting(/*refused=*/false), std::vector<int>{});
+  CallAt(2);
+  EXPECT_EQ(Resting(/*refused=*/false), (std::vector<int>{0})) << "the others were used just now";
   clock_.Advance(999 * kMs);
-  CallAt(1);
-  EXPECT_EQ(Resting(/*refused=*/false), (std::vector<int>{0}));
-  EXPECT_EQ(Resting(/*refused=*/false), (std::vector<int>{0}));
+  CallAt(2);
+  EXPECT_EQ(Resting(/*refused=*/false), (std::vector<int>{0, 1}));
+  clock_.Advance(10'000 * kMs);
+  EXPECT_EQ(Resting(/*refused=*/false), (std::vector<int>{0, 1})) << "nobody was refused lately";
 }
 
 TEST_F(ManyClients, AServerThatDrainsAsksNobody) {
