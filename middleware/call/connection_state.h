@@ -11,7 +11,8 @@
 //   backoff     fails at once with the last error, or waits with wait_for_ready
 //   closed      fails
 //
-// A server at its cap of queue pairs asks idle clients to rest: the client disconnects, and the state is idle. No call fails for it.
+// A server at its cap of queue pairs asks idle clients to rest: the client disconnects, and the state is idle until the next call. That call
+// waits if the server is full then.
 //
 // If max_reconnect_attempts reconnects have failed in a row, the state is idle as well: a server that
 // is gone permanently costs nothing until the next call.
