@@ -73,7 +73,7 @@ passes() {
 }
 # Each case runs in a process of its own. One that passes counts if the device sent packets meanwhile. A listed case that passes is an error.
 library_tests() {
-  local program name before least=20 count=0 silent=0 differ=0 skipped=0
+  local program name before least=15 count=0 silent=0 differ=0 skipped=0
   tests_wire
   : >/tmp/server
   : >/tmp/client
