@@ -29,10 +29,10 @@ absl::StatusOr<std::unique_ptr<Messenger>> Messenger::CreateOn(std::unique_ptr<S
   std::unique_ptr<Messenger> messenger(new Messenger(std::move(stack), options));
   auto endpoint =
       messenger->stack_->CreateEndpoint(options.limits, options.authentication, options.tenants,
-                                        &messenger->log_, messenger->engine_.handler());
+                                        &messenger->log_, messenger->engine_->handler());
   if (!endpoint.ok()) return endpoint.status();
   messenger->endpoint_ = *std::move(endpoint);
-  messenger->engine_.Attach(messenger->endpoint_.get());
+  messenger->engine_->Attach(messenger->endpoint_.get());
   return messenger;
 }
 
@@ -40,18 +40,20 @@ Messenger::Messenger(std::unique_ptr<Stack> stack, const MessengerOptions& optio
     : spin_ns_(absl::ToInt64Nanoseconds(options.spin)),
       stack_(std::move(stack)),
       log_(options.log, stack_->log(), options.log_level),
-      engine_(EngineOptions(options), stack_->clock(), &log_) {}
+      engine_(std::make_unique<flow::FlowEngine>(EngineOptions(options), stack_->clock(), &log_)) {}
 
 Messenger::~Messenger() {
+  // First: a child may have been forked while a handler ran.
+  if (creator_.InForkedChild()) {
+    // The queues belong to the parent, the threads do not exist here, and the engine may have been in the middle of a pass.
+    (void)endpoint_.release();
+    (void)engine_.release();
+    (void)stack_.release();
+    return;
+  }
   if (in_handler_) {
     internal::EndRefused("Messenger", "a handler of its own",
                          "Close() it there, and destroy it after Poll() or Drive()");
-  }
-  if (creator_.InForkedChild()) {
-    // The queues belong to the parent, and the threads do not exist here: endpoint and stack are not destroyed.
-    (void)endpoint_.release();
-    (void)stack_.release();
-    return;
   }
   if (endpoint_ != nullptr) Close();
 }
@@ -66,7 +68,7 @@ absl::StatusOr<uint16_t> Messenger::Listen(const std::string& address) {
 absl::Status Messenger::Accept(const std::string& end, const FlowOptions& options,
                                Acceptor acceptor) {
   if (creator_.InForkedChild()) return internal::Creator::Refuse("messenger", "accept");
-  return engine_.Accept(end, options, std::move(acceptor));
+  return engine_->Accept(end, options, std::move(acceptor));
 }
 
 absl::StatusOr<Flow> Messenger::Open(const std::string& address, const std::string& end,
@@ -74,13 +76,13 @@ absl::StatusOr<Flow> Messenger::Open(const std::string& address, const std::stri
   if (creator_.InForkedChild()) return internal::Creator::Refuse("messenger", "open");
   const auto parsed = ParseAddress(address, /*allow_port_0=*/false);
   if (!parsed.ok()) return parsed.status();
-  return engine_.Open(parsed->host, parsed->port, end, options, handler);
+  return engine_->Open(parsed->host, parsed->port, end, options, handler);
 }
 
 int Messenger::Poll() {
   if (in_handler_ || creator_.InForkedChild()) return 0;
   in_handler_ = true;
-  const int done = engine_.Poll();
+  const int done = engine_->Poll();
   in_handler_ = false;
   if (close_wanted_) Close();
   return done;
@@ -89,17 +91,18 @@ int Messenger::Poll() {
 bool Messenger::PrepareToSleep() {
   if (in_handler_ || creator_.InForkedChild()) return false;
   endpoint_->Flush();
-  return !engine_.HasWork() && endpoint_->PrepareToSleep();
+  return !engine_->HasWork() && endpoint_->PrepareToSleep();
 }
 
 absl::Duration Messenger::SleepLimit() const {
+  if (creator_.InForkedChild()) return absl::InfiniteDuration();
   const int64_t limit_ns = endpoint_->SleepLimitNs();
   return limit_ns < 0 ? absl::InfiniteDuration() : absl::Nanoseconds(limit_ns);
 }
 
 bool Messenger::Drive(absl::FunctionRef<bool()> until, absl::Duration timeout) {
-  if (in_handler_) return until();
   if (creator_.InForkedChild()) return false;
+  if (in_handler_) return until();
   base::Clock* const clock = stack_->clock();
   const absl::Duration most = absl::Hours(24 * 365);  // an infinite timeout must not overflow
   int64_t now_ns = clock->NowNs();
@@ -133,7 +136,7 @@ void Messenger::Close() {
   close_wanted_ = in_handler_;
   if (in_handler_) return;
   in_handler_ = true;
-  engine_.Close();
+  engine_->Close();
   in_handler_ = false;
 }
 

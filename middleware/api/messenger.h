@@ -25,9 +25,9 @@
 //               at the peer. Inside a handler Close() takes effect when the handler has returned;
 //               Poll() and Drive() do nothing; the destructor writes a message to standard error
 //               and ends the process.
-// Processes     After fork() a child cannot use the messenger: functions with a status fail with FAILED_PRECONDITION, the others have no
-//               effect, and counters are zero. The destructor returns at once there, and the handlers of the flows are not called.
-//               Flows that are open must not be used in the child. The parent's messenger is not affected.
+// Processes     After fork() a child cannot use the messenger: functions with a status fail with FAILED_PRECONDITION, and the others have
+//               no effect. The destructor returns at once there, and the handlers of the flows are not called. Flows that are open must
+//               not be used in the child, and a handler must not return there. The parent's messenger is not affected.
 #ifndef SLUICE_MIDDLEWARE_API_MESSENGER_H_
 #define SLUICE_MIDDLEWARE_API_MESSENGER_H_
 
@@ -103,9 +103,9 @@ class Messenger {
 
   const std::string& device_choice() const;
   const verbs::CapabilityReport& capabilities() const;
-  const flow::FlowCounters& counters() const { return engine_.counters(); }
+  const flow::FlowCounters& counters() const { return engine_->counters(); }
   endpoint::Counters endpoint_counters() const;
-  uint32_t flows() const { return engine_.flows(); }
+  uint32_t flows() const { return engine_->flows(); }
 
  private:
   Messenger(std::unique_ptr<Stack> stack, const MessengerOptions& options);
@@ -113,7 +113,7 @@ class Messenger {
   const internal::Creator creator_;
   std::unique_ptr<Stack> stack_;
   LevelLog log_;
-  flow::FlowEngine engine_;
+  std::unique_ptr<flow::FlowEngine> engine_;
   std::unique_ptr<endpoint::Endpoint> endpoint_;
   bool in_handler_ = false;    // a handler runs
   bool close_wanted_ = false;  // a handler called Close()

@@ -69,14 +69,15 @@ absl::StatusOr<std::unique_ptr<Server>> Server::CreateOn(std::vector<std::unique
 
 Server::Server(const ServerOptions& options) : executor_(options.executor), chain_(options) {}
 Server::~Server() {
-  if (InHandler()) {
-    internal::EndRefused("Server", "a handler of its own",
-                         "destroy the object on another thread, or after Poll()");
-  }
+  // First: a child may have been forked while a handler ran.
   if (creator_.InForkedChild()) {
     // The queues belong to the parent, and the threads do not exist here: nothing of the pollers is destroyed.
     for (auto& poller : pollers_) (void)poller.release();
     return;
+  }
+  if (InHandler()) {
+    internal::EndRefused("Server", "a handler of its own",
+                         "destroy the object on another thread, or after Poll()");
   }
   // All pollers end before the first is destroyed: a handler of one poller may access all of them.
   for (const auto& poller : pollers_) poller->Shutdown(/*stop_by_ns=*/0);

@@ -23,7 +23,8 @@
 //               FAILED_PRECONDITION; the destructor writes a message to standard error and ends the
 //               process.
 // Processes     After fork() a child cannot use the server: functions with a status fail with FAILED_PRECONDITION, the others have no
-//               effect, and counters are zero. The destructor returns at once there. The parent's server is not affected.
+//               effect, and counters are zero. The destructor returns at once there. A handler must not return in a child. The parent's server
+//               is not affected.
 #ifndef SLUICE_MIDDLEWARE_API_SERVER_H_
 #define SLUICE_MIDDLEWARE_API_SERVER_H_
 

@@ -8,7 +8,7 @@ started_pids=
 started() {
   local name=$1 pid
   shift
-  "$programs/$1" "${@:2}" >"/tmp/$name.out" 2>&1 &
+  timeout --preserve-status 120 "$programs/$1" "${@:2}" >"/tmp/$name.out" 2>&1 &
   pid=$!
   started_pids+=" $pid"
   until grep -qs listening "/tmp/$name.out"; do
@@ -19,7 +19,7 @@ started() {
 stop_started() {
   local pid name
   for pid in $started_pids; do kill -TERM "$pid" 2>/dev/null; done
-  for pid in $started_pids; do wait "$pid" 2>/dev/null; done
+  for pid in $started_pids; do wait "$pid" 2>/dev/null || missing+=" status 0 of a server, not $?"; done
   started_pids=
   # What scenario() prints if something is missing.
   for name in "$@"; do cat "/tmp/$name.out"; done >/tmp/server
@@ -39,7 +39,8 @@ flow_over_rc() {
   one=$!
   "$programs/subscriber" --publisher=10.0.0.1:7480 --device=rxe1 --timeout=100s >/tmp/two 2>&1 &
   two=$!
-  wait $one && wait $two || missing+=" two subscribers that end well"
+  wait $one || missing+=" a subscriber that ends well"
+  wait $two || missing+=" a second subscriber that ends well"
   cat /tmp/one /tmp/two >/tmp/client
   [[ $(grep -c "^$ticks ticks, all in order" /tmp/client) == 2 ]] || missing+=" $ticks ticks for each"
   stop_started publisher

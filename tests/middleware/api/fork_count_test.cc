@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "examples/echo/echo.sluice.h"
 #include "examples/echo/echo_service.h"
 #include "middleware/api/channel.h"
@@ -144,14 +145,16 @@ TEST(ForkedMessengerTest, IsOfNoUseInTheChildAndGoesOnInTheParent) {
   const auto port = other->Listen("127.0.0.1:0");
   ASSERT_TRUE(port.ok()) << port.status();
   const std::string address = "127.0.0.1:" + std::to_string(*port);
-  const auto poll_until_heard = [&](int number) {
-    while (here.heard != number && here.closed == 0) {
+  const auto heard = [&](int number) {
+    const absl::Time end = absl::Now() + absl::Seconds(30);
+    while (here.heard != number && here.closed == 0 && absl::Now() < end) {
       messenger->Poll();
       other->Poll();
     }
+    return here.heard == number;
   };
   ASSERT_TRUE(messenger->Open(address, "echo", {}, &here).ok());
-  poll_until_heard(1);
+  ASSERT_TRUE(heard(1));
   InChild([&] {
     ExpectRefused(messenger->Listen("127.0.0.1:0").status(), "messenger");
     ExpectRefused(messenger->Accept("more", {}, [&](Flow, const Offer&) { return &here; }),
@@ -168,8 +171,30 @@ TEST(ForkedMessengerTest, IsOfNoUseInTheChildAndGoesOnInTheParent) {
     EXPECT_EQ(here.closed + there.closed, 0);
   });
   ASSERT_TRUE(messenger->Open(address, "echo", {}, &here).ok());
-  poll_until_heard(2);
+  EXPECT_TRUE(heard(2));
   EXPECT_EQ(here.closed, 0);
+}
+
+// Another thread may fork while the loop runs a handler, so the child may find the object so for ever.
+TEST(ForkedMessengerTest, MayBeDestroyedByAChildThatWasForkedDuringAHandler) {
+  struct Forker final : FlowHandler {
+    void OnMessage(Flow, std::span<const std::byte>) override {}
+    void OnClosed(Flow, const absl::Status&, const FlowTotals&) override {
+      InChild([this] {
+        EXPECT_EQ((*messenger)->Poll(), 0);
+        EXPECT_FALSE((*messenger)->Drive([] { return true; }, absl::InfiniteDuration()));
+        messenger->reset();
+      });
+      closed = true;
+    }
+    std::unique_ptr<Messenger>* messenger = nullptr;
+    bool closed = false;
+  } handler;
+  auto messenger = *Messenger::Create({.device = "softdc0"});
+  handler.messenger = &messenger;
+  // Nobody listens there.
+  ASSERT_TRUE(messenger->Open("127.0.0.1:1", "nobody", {}, &handler).ok());
+  EXPECT_TRUE(messenger->Drive([&] { return handler.closed; }, absl::Seconds(30)));
 }
 
 class ForkedBulkTest : public testing_support::BulkPair {
