@@ -68,7 +68,7 @@ struct EndpointLimits {
   // Maximum number of RC queue pairs of an endpoint: on a device without DC each peer has one (docs/devices.md). At the limit a Server
   // asks the client that was longest unused to leave; it connects again for its next call. The new client is refused with
   // RESOURCE_EXHAUSTED, and its channel finds the place when it tries again. A Messenger and a channel only refuse. 0 (default): as
-  // many as the device has. No effect on a device with DC. Range: 0 to 65,535.
+  // many as the device has. An endpoint has at most 16,384 peers, whatever the limit. No effect on a device with DC. Range: 0 to 65,535.
   uint32_t max_rc_queue_pairs = 0;
   // Time after which an unresponsive peer is declared dead (approximate). Range: 10 ms to 60 s.
   absl::Duration dead_peer_timeout = absl::Seconds(1);

@@ -222,7 +222,8 @@ void ClientEngine::Lose(Connection* connection, const absl::Status& why,
   counters_.calls_failed +=
       table_.EndAll(CallState::kSent, CallEvent::kPeerDown, lost,
                     [&](const Call& call) { return call.connection == connection; });
-  // An idle connection connects when a new call starts, and not for calls that wait already.
+  // An idle connection connects when a new call starts, and not for calls that wait already, unless it rests.
+  if (table_.waiting() > 0 && some_rest_) DialResting();
   const bool others = std::any_of(connections_.begin(), connections_.end(), [&](const auto& one) {
     return one.get() != connection &&
            (one->state == ConnectionState::kUp || one->state == ConnectionState::kConnecting ||

@@ -512,7 +512,9 @@ int ClientEngine::Poll() {
   if (std::exchange(dial_wanted_, false)) {
     // A callback may set other servers.
     for (size_t i = 0; i < connections_.size(); ++i) {
-      if (connections_[i]->state == ConnectionState::kIdle) Dial(connections_[i].get());
+      if (connections_[i]->state == ConnectionState::kIdle && !StaysAtRest(i)) {
+        Dial(connections_[i].get());
+      }
     }
   }
   servers_changed_ = false;

@@ -12,10 +12,19 @@
 namespace sluice::call {
 
 // Returns whether the connection has nothing to lose. Every request that was sent on it has ended, so no reply is expected. Waiting
-// calls and cancellations may be about to be sent.
+// calls and cancellations may be about to be sent. The only server that serves keeps its connection if another is unhealthy: calls would go there.
 bool ClientEngine::MayRest(const Connection& connection) const {
-  return connection.state == ConnectionState::kUp && connection.outstanding == 0 &&
-         connection.cancels_owed.empty() && table_.waiting() == 0;
+  if (connection.state != ConnectionState::kUp || connection.outstanding != 0 ||
+      !connection.cancels_owed.empty() || table_.waiting() != 0) {
+    return false;
+  }
+  bool unhealthy = false;
+  for (const auto& one : connections_) {
+    if (one.get() == &connection || one->state != ConnectionState::kUp) continue;
+    if (one->health == Health::kServing) return true;
+    unhealthy = unhealthy || one->health == Health::kNotServing;
+  }
+  return !unhealthy;
 }
 
 // Disconnects an idle connection at the request of its server. This is no loss: it is not counted, and no back-off follows. The next
@@ -37,26 +46,24 @@ void ClientEngine::Rest(Connection* connection) {
   endpoint_->Disconnect(peer);
 }
 
-// Returns whether the connection rests and would get no calls, because a server before it is up or connecting.
+// Returns whether the connection rests and would get no calls, because a server before it gets them. One that is only connecting does
+// not count: its attempt may fail, and calls would have waited for nothing.
 bool ClientEngine::StaysAtRest(size_t index) const {
   return connections_[index]->rests && options_.balancing == Balancing::kPickFirst &&
          std::any_of(connections_.begin(),
                      connections_.begin() + static_cast<std::ptrdiff_t>(index),
                      [](const auto& one) {
-                       return MayGetCalls(*one) || one->state == ConnectionState::kConnecting;
+                       return MayGetCalls(*one) && one->health != Health::kNotServing;
                      });
 }
 
-// Of several servers: lets the next Poll() connect to those that rest and would get calls. With kPickFirst, servers after the first
-// that is up continue to rest.
+// Of several servers: lets the next Poll() connect to those that rest and would get calls.
 void ClientEngine::DialResting() {
   some_rest_ = false;
-  for (const auto& connection : connections_) {
-    if (options_.balancing == Balancing::kPickFirst && MayGetCalls(*connection)) {
-      some_rest_ = true;
-      return;
-    }
-    if (connection->rests && connection->state == ConnectionState::kIdle) dial_wanted_ = true;
+  for (size_t i = 0; i < connections_.size(); ++i) {
+    if (!connections_[i]->rests || connections_[i]->state != ConnectionState::kIdle) continue;
+    some_rest_ = true;
+    if (!StaysAtRest(i)) dial_wanted_ = true;
   }
 }
 

@@ -305,6 +305,7 @@ void EndpointImpl::Admit(const Request& request, const peer::Keyring& secrets) {
   Peer* peer = *made;
   peer->handshake()->source = request.source;
   peer->handshake()->charged = request.charged;
+  peer->handshake()->fresh = fresh;
   peer->handshake()->half_open = true;
   half_open_.Enter(request.source, peer->index());
   reception.half_open.Enter(request.source, peer->index());

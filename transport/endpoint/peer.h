@@ -46,6 +46,7 @@ struct Handshake {
   std::string source;                  // server: source that the handshake is charged to
   bool half_open = false;              // counted as a half-open handshake of that source
   bool charged = false;                // took a token of that source
+  bool fresh = false;                  // server: the client has returned a cookie
   bool proven = false;                 // the terms of the peer are adopted
   bool unsaid = false;                 // its proof or answer waits for a control slot
   uint64_t max_large_bytes = 0;        // limit of both ends

@@ -111,8 +111,16 @@ void EndpointImpl::OnPath(Peer* peer, const absl::StatusOr<path::Route>& route, 
   if (!route.ok()) {
     // The device has no further queue pair: other processes use it too.
     const bool full = rc_ != nullptr && peer->inbound && absl::IsResourceExhausted(route.status());
-    if (peer->inbound && wrong_place) LogRefused(peer->target.name.str(), route.status());
-    if (peer->inbound && peer->has_connection) {
+    const bool fresh = full && peer->handshake()->fresh;
+    if (fresh) ++handshakes_.full;
+    if (peer->inbound && (wrong_place || fresh)) {
+      LogRefused(peer->target.name.str(), route.status());
+    }
+    if (full && !fresh && peer->has_connection) {
+      // As in Admit(): a recorded hello sends no other client away.
+      peer->has_connection = false;
+      AskForCookie(peer->connection, peer->handshake()->source);
+    } else if (peer->inbound && peer->has_connection) {
       peer->has_connection = false;
       connections_->Reject(
           peer->connection,
@@ -122,7 +130,7 @@ void EndpointImpl::OnPath(Peer* peer, const absl::StatusOr<path::Route>& route, 
                               {route.status().message().data(), route.status().message().size()}));
     }
     Fail(peer, base::Prefix(route.status(), "path to " + peer->target.name.str()));
-    if (full && !closed_) handler_->OnNoPlace(/*refused=*/true);
+    if (fresh && !closed_) handler_->OnNoPlace(/*refused=*/true);
     return;
   }
   queue_->Open(&peer->target);

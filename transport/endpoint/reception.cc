@@ -29,14 +29,14 @@ peer::TenantTargets Reception::TargetsOf(bool old) const {
 }
 
 void Reception::CapQueuePairs(uint32_t most) {
-  capped = true;
+  max_queue_pairs = most;
   max_peers = std::min(max_peers, most);
 }
 
 absl::Status Reception::CheckPlace(uint32_t ending) const {
   // An evicted peer still has its queue pair, or a command still makes it.
-  if (capped && peers + ending >= max_peers) {
-    return Exhausted(*this, std::to_string(max_peers) + " RC queue pairs",
+  if (max_queue_pairs != 0 && peers + ending >= max_queue_pairs) {
+    return Exhausted(*this, std::to_string(max_queue_pairs) + " RC queue pairs",
                      "retry later, or raise max_rc_queue_pairs");
   }
   if (!full()) return absl::OkStatus();

@@ -63,8 +63,8 @@ struct Reception {
   std::string tenant;  // empty: no tenants
   uint32_t srq_size = 0;
   uint32_t max_peers = 0;
-  bool capped = false;  // max_peers is a cap on RC queue pairs
-  verbs::Pd domain;     // outlives the memory that is registered in it
+  uint32_t max_queue_pairs = 0;  // cap on RC queue pairs, at least max_peers; 0: no RC
+  verbs::Pd domain;              // outlives the memory that is registered in it
   std::unique_ptr<receive::ReceiveQueue> data;
   std::unique_ptr<receive::ReceiveQueue> control;
   uint32_t added = 0;          // peers that there ever were
@@ -92,7 +92,8 @@ struct Reception {
   bool full() const { return peers - evicted >= max_peers; }
   // Lets each peer have an RC queue pair, and at most `most` exist.
   void CapQueuePairs(uint32_t most);
-  bool queue_pairs_full() const { return capped && full(); }
+  // Returns whether the cap on RC queue pairs, and not the number of places for peers, refuses the next peer.
+  bool queue_pairs_full() const { return max_queue_pairs == max_peers && full(); }
   // Returns RESOURCE_EXHAUSTED if no place for a peer is left. `ending`: number of RC queue pairs that are not destroyed yet.
   absl::Status CheckPlace(uint32_t ending) const;
   // Returns whether one more half-open peer would exceed half of the places that other peers leave. False if they leave none.

@@ -102,6 +102,32 @@ TEST_F(ClientHealthTest, EachPolicyLeavesItOut) {
   }
 }
 
+// A server asks its idle client to leave (kFlagRest).
+TEST_F(ClientHealthTest, TheOnlyServerThatServesKeepsItsConnection) {
+  options_.balancing = Balancing::kPickFirst;
+  doctors_[0].says = HealthCheckResponse::NOT_SERVING;
+  ConnectDoctors(2);
+  ASSERT_EQ(Shares(), (Shared{{1, 12}}));
+  const auto say_rest = [this] {
+    frame::Header header;
+    header.kind = frame::Kind::kDrain;
+    header.flags = frame::kFlagRest;
+    client_->OnMessage(client_->connections()[1]->peer, header, {});
+    Settle();
+  };
+  say_rest();
+  EXPECT_EQ(client_->connections()[1]->state, ConnectionState::kUp);
+  doctors_[0].says = HealthCheckResponse::SERVING;
+  NextRound();
+  say_rest();
+  EXPECT_EQ(client_->connections()[1]->state, ConnectionState::kIdle) << "another serves";
+  ASSERT_EQ(Call(), 0);
+  doctors_[0].says = HealthCheckResponse::NOT_SERVING;
+  NextRound();
+  (void)Call();
+  EXPECT_EQ(Shares(), (Shared{{1, 12}})) << "the first is up, and unhealthy";
+}
+
 TEST_F(ClientHealthTest, WhenNobodyServesAllGetCalls) {
   ConnectDoctors(2);
   doctors_[0].says = doctors_[1].says = HealthCheckResponse::NOT_SERVING;

@@ -289,6 +289,44 @@ TEST_F(RestTest, TheFirstOfSeveralServersIsConnectedAgainAndAReserveIsNot) {
   EXPECT_EQ(Call(), 0) << "the call before has connected it";
 }
 
+TEST_F(RestTest, WhenAllRestAndTheFirstIsGoneTheNextAnswers) {
+  Connect(2);
+  Rest(0);
+  Rest(1);
+  KillServer(0);
+  EXPECT_EQ(Call(), 1);
+  EXPECT_EQ(client_->counters().calls_failed, 0u);
+}
+
+TEST_F(RestTest, ACallThatWaitsForTheFirstWakesAReserveWhenTheFirstIsLost) {
+  Connect(2);
+  Rest(1);
+  client_end_->set_fail_reserves(1);
+  Outcome& waiting = outcomes_.emplace_back();
+  ASSERT_TRUE(Start(&waiting).ok());
+  ASSERT_EQ(connection(0).outstanding, 0u);
+  KillServer(0);
+  client_->OnPeerDown(connection(0).peer, absl::UnavailableError("gone"));
+  Settle();
+  EXPECT_TRUE(waiting.status.ok()) << waiting.status;
+  EXPECT_EQ(nodes_[1]->attempts.size(), 1u);
+}
+
+TEST_F(RestTest, AReserveThatBecomesTheFirstIsConnected) {
+  Connect(2);
+  Rest(1);
+  client_->OnPeerDown(connection(0).peer, absl::UnavailableError("gone"));
+  Outcome& call = outcomes_.emplace_back();
+  ASSERT_TRUE(Start(&call).ok());
+  Settle();
+  EXPECT_TRUE(call.status.ok()) << call.status;
+  Rest(1);
+  ASSERT_EQ(Call(), 0);
+  client_->SetServers({AddressOf(1), AddressOf(0)});
+  (void)Call();
+  EXPECT_EQ(Call(), 1);
+}
+
 TEST_F(RestTest, WithRoundRobinACallWakesTheServersThatRest) {
   options_.balancing = Balancing::kRoundRobin;
   Connect(3);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Initial metadata of streams, and the window that a request says.
+// Initial metadata of streams, the window that a request says, and the flag of a server that needs the queue pair.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -79,6 +79,35 @@ TEST(FrameStreamsTest, RequestSaysAWindowOnlyIfTheServerStreams) {
   header.method_id = 0;
   header.flags = 0;
   EXPECT_EQ(FaultOf(header, ""), Fault::kFlow);
+}
+
+TEST(FrameStreamsTest, OnlyADrainMayAskToRest) {
+  Header header;
+  header.kind = Kind::kDrain;
+  header.sequence = 9;
+  header.flags = kFlagRest;
+  const std::vector<std::byte> message = Message(header, "");
+  EXPECT_EQ(absl::BytesToHexString({reinterpret_cast<const char*>(message.data()), message.size()}),
+            "080c4000000000000900000000000000" + std::string(64, '0'));
+  for (int bit = 0; bit < 16; ++bit) {
+    header.flags = static_cast<uint16_t>(kFlagRest | 1 << bit);
+    EXPECT_EQ(FaultOf(header, ""), header.flags == kFlagRest ? Fault::kNone : Fault::kReserved);
+  }
+  header.flags = kFlagRest;
+  header.call_id = 1;
+  EXPECT_EQ(FaultOf(header, ""), Fault::kCall);
+  for (const Kind kind : {Kind::kRequest, Kind::kReply, Kind::kCancel, Kind::kStreamData,
+                          Kind::kTaken, Kind::kFlowOpen, Kind::kFlowData, Kind::kStreamMetadata}) {
+    header = Header();
+    header.kind = kind;
+    header.flags = kFlagRest;
+    if (kind != Kind::kFlowOpen && kind != Kind::kFlowData) header.call_id = 1;
+    if (kind == Kind::kRequest) header.method_id = 1;
+    if (kind == Kind::kFlowOpen || kind == Kind::kFlowData) header.flow_window = 1;
+    if (kind == Kind::kStreamData) header.flow_window = 1;
+    if (kind == Kind::kFlowData) header.flow_id = 1;
+    EXPECT_EQ(FaultOf(header, ""), Fault::kReserved) << static_cast<int>(kind);
+  }
 }
 
 }  // namespace frame_streams_test

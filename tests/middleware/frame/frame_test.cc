@@ -187,18 +187,6 @@ TEST(FrameTest, GoldenDrain) {
             "0000000000000000");
 }
 
-TEST(FrameTest, GoldenRest) {
-  Header header = OfCall(Kind::kDrain);
-  header.flags = kFlagRest;
-  EXPECT_EQ(Hex(Message(header, "")),
-            "080c400000000000"
-            "0900000000000000"
-            "0000000000000000"
-            "0000000000000000"
-            "0000000000000000"
-            "0000000000000000");
-}
-
 TEST(FrameTest, GoldenMetadata) {
   Header header = Request();
   std::vector<std::byte> payload(MetadataBytes(2) + 1);
@@ -327,22 +315,8 @@ TEST(FrameTest, EachFaultIsFound) {
   EXPECT_EQ(FaultOf(header), Fault::kReserved) << "a call that succeeded has run";
   header = OfCall(Kind::kDrain);
   EXPECT_EQ(FaultOf(header, ""), Fault::kNone);
-  header.flags = kFlagRest;
-  EXPECT_EQ(FaultOf(header, ""), Fault::kNone);
-  for (int bit = 0; bit < 16; ++bit) {
-    header.flags = static_cast<uint16_t>(kFlagRest | 1 << bit);
-    EXPECT_EQ(FaultOf(header, ""), header.flags == kFlagRest ? Fault::kNone : Fault::kReserved);
-  }
-  header.flags = kFlagRest;
   header.call_id = 1;
   EXPECT_EQ(FaultOf(header, ""), Fault::kCall);
-  for (const Kind kind : {Kind::kRequest, Kind::kReply, Kind::kCancel, Kind::kStreamData,
-                          Kind::kTaken, Kind::kFlowOpen, Kind::kFlowData}) {
-    header = kind == Kind::kRequest ? Request() : kind == Kind::kReply ? Reply() : OfCall(kind);
-    header.flags = kFlagRest;
-    const std::string payload(header.payload_bytes, 'p');
-    EXPECT_EQ(FaultOf(header, payload), Fault::kReserved) << static_cast<int>(kind);
-  }
   header = Reply();
   header.flags = kFlagServerStreams;
   EXPECT_EQ(FaultOf(header), Fault::kReserved);

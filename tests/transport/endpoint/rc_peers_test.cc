@@ -3,6 +3,7 @@
 // Endpoints on a device without DC: each peer has an RC queue pair.
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <mutex>
 #include <set>
@@ -191,6 +192,62 @@ TEST(RcPeers, AtTheCapClientsAreRefusedByNameAndAPlaceIsFreeWhenItsQueuePairIsGo
   ASSERT_TRUE(client.Send(peers[1], "two").ok());
   PollUntil({&client, &server}, [&] { return server.recorder.messages.size() == 2; });
   EXPECT_EQ(most_queue_pairs, 2);
+}
+
+std::atomic<bool> device_full{false};
+const verbs::VerbsApi& FullDevice() {
+  static const verbs::VerbsApi table = [] {
+    verbs::VerbsApi api = WithoutDc();
+    api.create_qp = [](ibv_pd* pd, ibv_qp_init_attr* attr) -> ibv_qp* {
+      if (!device_full || attr->qp_type != IBV_QPT_RC || attr->srq == nullptr) {
+        return softdc::Verbs().create_qp(pd, attr);
+      }
+      errno = ENOMEM;
+      return nullptr;
+    };
+    return api;
+  }();
+  return table;
+}
+
+TEST(RcPeers, WhenTheDeviceHasNoQueuePairTheClientIsRefusedAsAtTheCap) {
+  PlaceHandler handler;
+  Node server(Options(), &FullDevice(), nullptr, &handler);
+  handler.to = &server.recorder;
+  RcNode client;
+  const auto port = server.endpoint->Listen("127.0.0.1", 0);
+  ASSERT_TRUE(port.ok()) << port.status();
+  device_full = true;
+  TryConnect(client, server, *port);
+  device_full = false;
+  ASSERT_EQ(client.recorder.downs.size(), 1u);
+  const absl::Status& why = client.recorder.downs[0].why;
+  EXPECT_EQ(why.code(), absl::StatusCode::kResourceExhausted) << why;
+  const HandshakeCounts counts = server.endpoint->Handshakes();
+  EXPECT_EQ(counts.asked_again, 1u) << "a recorded hello must send no other client away";
+  EXPECT_EQ(counts.full, 1u);
+  EXPECT_EQ(handler.refused, 1);
+  client.recorder.downs.clear();
+  (void)ConnectPair(client, server, *port);
+}
+
+TEST(RcPeers, WhenPlacesForPeersRunOutTheErrorNamesThem) {
+  Options options;
+  options.max_peers = 1;
+  options.max_rc_queue_pairs = 50;
+  PlaceHandler handler;
+  Node server(options, &Counted(), nullptr, &handler);
+  handler.to = &server.recorder;
+  RcNode client;
+  const auto port = server.endpoint->Listen("127.0.0.1", 0);
+  ASSERT_TRUE(port.ok()) << port.status();
+  (void)ConnectPair(client, server, *port);
+  client.recorder.ups.clear();
+  TryConnect(client, server, *port);
+  ASSERT_EQ(client.recorder.downs.size(), 1u);
+  const std::string why(client.recorder.downs[0].why.message());
+  EXPECT_NE(why.find("raise max_peers"), std::string::npos) << why;
+  EXPECT_EQ(handler.refused + handler.taken, 0) << "another queue pair would not help";
 }
 
 TEST(RcPeers, TheCapHasNoEffectWithDc) {
