@@ -301,10 +301,13 @@ TEST_F(RestTest, WhenAllRestAndTheFirstIsGoneTheNextAnswers) {
 TEST_F(RestTest, ACallThatWaitsForTheFirstWakesAReserveWhenTheFirstIsLost) {
   Connect(2);
   Rest(1);
-  client_end_->set_fail_reserves(1);
+  client_end_->set_fail_reserves(20);
   Outcome& waiting = outcomes_.emplace_back();
   ASSERT_TRUE(Start(&waiting).ok());
+  for (int pass = 0; pass < 3; ++pass) client_->Poll();
   ASSERT_EQ(connection(0).outstanding, 0u);
+  ASSERT_EQ(connection(1).state, ConnectionState::kIdle);
+  client_end_->set_fail_reserves(0);
   KillServer(0);
   client_->OnPeerDown(connection(0).peer, absl::UnavailableError("gone"));
   Settle();
@@ -315,13 +318,8 @@ TEST_F(RestTest, ACallThatWaitsForTheFirstWakesAReserveWhenTheFirstIsLost) {
 TEST_F(RestTest, AReserveThatBecomesTheFirstIsConnected) {
   Connect(2);
   Rest(1);
-  client_->OnPeerDown(connection(0).peer, absl::UnavailableError("gone"));
-  Outcome& call = outcomes_.emplace_back();
-  ASSERT_TRUE(Start(&call).ok());
-  Settle();
-  EXPECT_TRUE(call.status.ok()) << call.status;
-  Rest(1);
   ASSERT_EQ(Call(), 0);
+  ASSERT_EQ(connection(1).state, ConnectionState::kIdle);
   client_->SetServers({AddressOf(1), AddressOf(0)});
   (void)Call();
   EXPECT_EQ(Call(), 1);
