@@ -49,6 +49,7 @@ void EndpointImpl::OpenRing(Peer* peer, OutLane* out) {
   }
   SendRing& ring = rings_[free_rings_.back()];
   free_rings_.pop_back();
+  slots_->BeginCells(ring.first_slot, SendRingCells(options_));
   if (!(ring.id == peer->id())) {
     // A WRITE of several messages includes the bytes between them, which must not be data of another peer.
     std::memset(ring.memory, 0, SendRingBytes(options_));

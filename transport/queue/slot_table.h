@@ -7,6 +7,7 @@
 //               request may carry the messages of several cells: its slot is that of the first.
 // Ownership     The endpoint, with the registered memory behind it.
 // Threads       The polling thread.
+// Memory        A slot is written when it is first taken, a cell when its ring is first opened. Until then it is zero, and takes no memory.
 // Limits        Fixed at the start: `data` slots for messages, `control` slots for grants and goodbyes, `bulk` slots for pieces,
 //               so that no kind can starve the others. Take() returns kNoSlot if all slots of a kind are in use.
 #ifndef SLUICE_TRANSPORT_QUEUE_SLOT_TABLE_H_
@@ -15,7 +16,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <vector>
+
+#include "transport/base/zeroed_array.h"
 
 namespace sluice::queue {
 
@@ -76,6 +78,8 @@ class SlotTable {
 
   uint32_t Take(bool control) { return TakeFrom(control ? kControl : kData); }
   uint32_t TakeBulk() { return TakeFrom(kBulk); }
+  // Makes `count` cells usable, beginning with `first`. Call before the first use of one; later calls have no effect.
+  void BeginCells(uint32_t first, uint32_t count);
 
   void Give(uint32_t index) {
     Slot& slot = slots_[index];
@@ -108,7 +112,7 @@ class SlotTable {
   // Returns the slot of a completion. Returns nullopt if there is no such slot, its generation is another, or it is not posted.
   std::optional<uint32_t> Posted(uint64_t wr_id) const {
     const uint32_t index = static_cast<uint32_t>(wr_id);
-    if (index >= slots_.size()) return std::nullopt;
+    if (index >= size_) return std::nullopt;
     const Slot& slot = slots_[index];
     if (slot.generation != static_cast<uint32_t>(wr_id >> 32)) return std::nullopt;
     if (slot.use != SlotUse::kPosted) return std::nullopt;
@@ -129,7 +133,7 @@ class SlotTable {
   }
   // Returns the index of the first bulk slot. All later slots are bulk slots as well.
   uint32_t first_bulk() const { return first_bulk_; }
-  uint32_t size() const { return static_cast<uint32_t>(slots_.size()); }
+  uint32_t size() const { return size_; }
 
  private:
   enum Class : uint8_t { kData, kControl, kBulk, kClasses };
@@ -139,8 +143,8 @@ class SlotTable {
     return slot.control ? kControl : kData;
   }
   uint32_t TakeFrom(Class from) {
-    const uint32_t index = free_[from];
-    if (index == kNoSlot) return kNoSlot;
+    if (free_count_[from] == 0) return kNoSlot;
+    const uint32_t index = free_[from] != kNoSlot ? free_[from] : BeginNext(from);
     Slot& slot = slots_[index];
     free_[from] = slot.next;
     --free_count_[from];
@@ -149,18 +153,29 @@ class SlotTable {
     return index;
   }
 
+  // Writes the next slot that was never taken, and returns its index. Call only if there is one.
+  uint32_t BeginNext(Class from);
+  void Begin(uint32_t index);
+
   // Makes completions of earlier requests invalid.
   static void NextGeneration(Slot& slot) {
     if (++slot.generation == 0) slot.generation = 1;
   }
 
-  std::vector<Slot> slots_;
+  const uint32_t size_;
+  base::ZeroedArray<Slot> slots_;
+  std::byte* const data_area_;
+  std::byte* const control_area_;
+  const size_t data_stride_bytes_;
+  const size_t control_stride_bytes_;
   uint32_t max_bytes_;
+  uint32_t first_control_;
   uint32_t first_cell_;
   uint32_t first_bulk_;
-  // By class; last in, first out: the warmest buffer first.
+  // By class. Slots that were given back: last in, first out, so the warmest buffer comes first.
   uint32_t free_[kClasses] = {kNoSlot, kNoSlot, kNoSlot};
-  uint32_t free_count_[kClasses] = {0, 0, 0};
+  uint32_t fresh_[kClasses];       // next slot that was never taken
+  uint32_t free_count_[kClasses];  // both together
 };
 
 // A FIFO of slots, linked through Slot::next in a ring: the last slot links to the first. Four bytes, because each peer has two lists.

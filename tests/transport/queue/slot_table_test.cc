@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/queue/slot_table.h"
 
+#include <sys/resource.h>
+
 #include <set>
 #include <vector>
 
@@ -86,6 +88,52 @@ TEST(SlotTableGive, GenerationSkipsZeroWhenItWraps) {
   EXPECT_EQ(area.slots[slot].generation, 1u);
 }
 
+TEST(SlotTableTake, GivenSlotsComeBeforeFreshOnes) {
+  Area area;
+  const uint32_t first = area.slots.Take(false);
+  area.slots.Give(first);
+  EXPECT_EQ(area.slots.free_data(), 4u);
+  EXPECT_EQ(area.slots.Take(false), first);
+  std::set<uint32_t> others;
+  for (int i = 0; i < 3; ++i) others.insert(area.slots.Take(false));
+  EXPECT_EQ(others.size(), 3u);
+  EXPECT_EQ(others.count(first), 0u);
+  EXPECT_EQ(area.slots.Take(false), kNoSlot);
+}
+
+TEST(SlotTablePosted, SlotThatWasNeverTaken) {
+  Area area;
+  for (uint64_t generation = 0; generation < 3; ++generation) {
+    EXPECT_FALSE(area.slots.Posted(generation << 32 | 2).has_value());
+  }
+}
+
+TEST(SlotTableCells, BeginningAgainChangesNothing) {
+  std::vector<std::byte> data(4 * 128), control(2 * 64);
+  SlotTable slots{data.data(), 4, 128, control.data(), 2, 64, 0, /*cells=*/4};
+  slots.BeginCells(6, 2);
+  slots[7].use = SlotUse::kPosted;
+  slots.BeginCells(6, 2);
+  EXPECT_TRUE(slots.IsUnderWay(7));
+  EXPECT_FALSE(slots.IsUnderWay(8));
+}
+
+// A client with one server uses few of its slots.
+TEST(SlotTableTake, TakesMemoryAsItsSlotsAreTaken) {
+  std::vector<std::byte> memory(64);
+  const auto faults = [] {
+    rusage usage{};
+    getrusage(RUSAGE_THREAD, &usage);
+    return usage.ru_minflt;
+  };
+  const long before = faults();
+  SlotTable slots{memory.data(), 10'000, 0, memory.data(), 1'000, 0, 1'000, 10'000};
+  ASSERT_NE(slots.Take(false), kNoSlot);
+  ASSERT_NE(slots.Take(true), kNoSlot);
+  ASSERT_NE(slots.TakeBulk(), kNoSlot);
+  EXPECT_LT(faults() - before, 40);
+}
+
 TEST(SlotList, FirstInFirstOut) {
   Area area;
   SlotList list;
@@ -111,7 +159,9 @@ TEST(SlotTableCells, AreNeitherTakenNorGivenBack) {
   EXPECT_TRUE(slots.is_cell(10));
   EXPECT_FALSE(slots.is_cell(11));
   EXPECT_EQ(slots.free_data() + slots.free_control() + slots.free_bulk(), 4u + 2u + 3u);
+  slots.BeginCells(6, 5);
   Slot& cell = slots[6];
+  EXPECT_TRUE(cell.cell && cell.released);
   cell.use = SlotUse::kPosted;
   cell.messages = 3;
   cell.signal = true;
@@ -130,6 +180,7 @@ TEST(SlotTableCells, AreNeitherTakenNorGivenBack) {
 TEST(SlotListCount, CountsMessagesOfCells) {
   std::vector<std::byte> data(4 * 128), control(2 * 64);
   SlotTable slots{data.data(), 4, 128, control.data(), 2, 64, 0, 2};
+  slots.BeginCells(6, 2);
   SlotList list;
   slots[6].messages = 5;
   list.PushBack(slots, 6);

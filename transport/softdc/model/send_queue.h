@@ -29,6 +29,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "transport/base/zeroed_array.h"
 #include "transport/softdc/model/address_handle.h"
 #include "transport/softdc/model/fabric.h"
 #include "transport/softdc/model/memory_region.h"
@@ -37,7 +38,6 @@
 #include "transport/softdc/model/mutation.h"
 #include "transport/softdc/model/qp_kind.h"
 #include "transport/softdc/model/wqe.h"
-#include "transport/softdc/model/zeroed_array.h"
 #include "transport/softdc/shm/spin_lock.h"
 
 namespace sluice::softdc {
@@ -303,7 +303,7 @@ class SendQueue {
   std::vector<ibv_sge> sges_;
   std::vector<std::byte> inline_;
   std::vector<WqeOperands> operands_;
-  ZeroedArray<StreamState> streams_;
+  base::ZeroedArray<StreamState> streams_;
   const bool per_stream_;           // CQEs leave in the order of each stream, not of the queue
   const bool flush_completes_;      // flushed WQEs complete, even if they are not signalled
   const bool silent_unless_asked_;  // neither per_stream_ nor signal_all

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ZeroedArray: an array of elements that begin as zeros. A large array takes memory only when its elements are accessed.
+// ZeroedArray: an array whose elements begin as zero bytes. A large array takes memory only when its elements are accessed.
 //
-// Not thread-safe.
-#ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_ZEROED_ARRAY_H_
-#define SLUICE_TRANSPORT_SOFTDC_MODEL_ZEROED_ARRAY_H_
+// Ownership     The creator.
+// Threads       One at a time.
+// Errors        std::bad_alloc if the address space is exhausted.
+#ifndef SLUICE_TRANSPORT_BASE_ZEROED_ARRAY_H_
+#define SLUICE_TRANSPORT_BASE_ZEROED_ARRAY_H_
 
 #include <sys/mman.h>
 
@@ -14,11 +16,10 @@
 #include <new>
 #include <type_traits>
 
-namespace sluice::softdc {
+namespace sluice::base {
 
 template <typename T>
 class ZeroedArray {
-  // All zero bytes must be the value T{}.
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
 
  public:
@@ -40,6 +41,7 @@ class ZeroedArray {
   ZeroedArray& operator=(const ZeroedArray&) = delete;
 
   T& operator[](size_t index) { return elements_[index]; }
+  const T& operator[](size_t index) const { return elements_[index]; }
   void Clear() {
     if (mapped() && madvise(elements_, bytes_, MADV_DONTNEED) == 0) return;
     std::memset(static_cast<void*>(elements_), 0, bytes_);
@@ -53,6 +55,6 @@ class ZeroedArray {
   T* elements_;
 };
 
-}  // namespace sluice::softdc
+}  // namespace sluice::base
 
-#endif  // SLUICE_TRANSPORT_SOFTDC_MODEL_ZEROED_ARRAY_H_
+#endif  // SLUICE_TRANSPORT_BASE_ZEROED_ARRAY_H_
