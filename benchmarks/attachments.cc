@@ -23,11 +23,14 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "benchmarks/die.h"
 #include "examples/echo/echo.sluice.h"
 #include "middleware/api/server.h"
 
 namespace sluice {
 namespace {
+
+using benchmarks::Die;
 
 using examples::echo::EchoClient;
 using examples::echo::EchoServiceBase;
@@ -37,11 +40,6 @@ using examples::echo::SayRequest;
 constexpr absl::Duration kPatience = absl::Seconds(60);
 constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kBytesOfRun = 512 * kMiB;
-
-[[noreturn]] void Die(const std::string& what) {
-  std::fprintf(stderr, "attachments: %s\n", what.c_str());
-  std::exit(1);
-}
 
 // "s<bytes>": answers with a string; "b<bytes>": with a buffer; else with nothing.
 class Source final : public EchoServiceBase {

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "benchmarks/die.h"
 #include "examples/echo/echo.sluice.h"
 #include "examples/echo/echo_service.h"
 #include "middleware/api/channel.h"
@@ -31,22 +32,14 @@
 namespace sluice {
 namespace {
 
+using benchmarks::Die;
+using benchmarks::OrDie;
+
 using examples::echo::EchoClient;
 using examples::echo::SayReply;
 using examples::echo::SayRequest;
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
-
-[[noreturn]] void Die(const absl::Status& why) {
-  std::fprintf(stderr, "connect_cost: %s\n",
-               why.ToString(absl::StatusToStringMode::kWithNoExtraData).c_str());
-  std::_Exit(1);
-}
-template <typename T>
-T OrDie(absl::StatusOr<T> made) {
-  if (!made.ok()) Die(made.status());
-  return *std::move(made);
-}
 
 int64_t Nanoseconds(const timespec& time) { return time.tv_sec * 1'000'000'000LL + time.tv_nsec; }
 int64_t Nanoseconds(const timeval& time) {

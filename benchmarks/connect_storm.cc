@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/die.h"
 #include "transport/base/clock.h"
 #include "transport/base/random.h"
 #include "transport/device/device.h"
@@ -29,13 +30,10 @@
 namespace sluice::endpoint {
 namespace {
 
+using benchmarks::Die;
+
 constexpr int64_t kPatienceNs = 120'000'000'000;
 constexpr int kTickMs = 10;
-
-[[noreturn]] void Die(const std::string& why) {
-  std::fprintf(stderr, "connect_storm: %s\n", why.c_str());
-  std::_Exit(1);
-}
 
 // What a process says to the one that started it: when it is ready, and when all are up.
 struct Report {

@@ -22,22 +22,20 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "benchmarks/die.h"
 #include "benchmarks/peers/grpc_echo_server.h"
 #include "tools/child_process.h"
 
 namespace sluice {
 namespace {
 
+using benchmarks::Die;
+
 using tools::ChildProcess;
 
 constexpr char kMethod[] = "/sluice.examples.echo.Echo/Say";
 constexpr absl::Duration kPatience = absl::Seconds(30);
 constexpr size_t kPayload = 64;
-
-[[noreturn]] void Die(const std::string& why) {
-  std::fprintf(stderr, "gateway_cost: %s\n", why.c_str());
-  std::_Exit(1);
-}
 
 int Serve() {
   GrpcEcho service;  // any method, bytes in, bytes out, as the gateway does it

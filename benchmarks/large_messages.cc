@@ -21,19 +21,17 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "benchmarks/die.h"
 #include "middleware/api/messenger.h"
 
 namespace sluice {
 namespace {
 
+using benchmarks::Die;
+
 constexpr absl::Duration kPatience = absl::Seconds(60);
 constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kBytesOfRun = 1024 * kMiB;
-
-[[noreturn]] void Die(const std::string& what) {
-  std::fprintf(stderr, "large_messages: %s\n", what.c_str());
-  std::exit(1);
-}
 
 MessengerOptions Options() {
   MessengerOptions options;

@@ -37,6 +37,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "benchmarks/die.h"
 #include "examples/echo/echo.sluice.h"
 #include "examples/echo/echo_service.h"
 #include "middleware/api/channel.h"
@@ -49,6 +50,9 @@
 namespace sluice {
 namespace {
 
+using benchmarks::Die;
+using benchmarks::OrDie;
+
 using examples::echo::EchoClient;
 using examples::echo::SayReply;
 using examples::echo::SayRequest;
@@ -58,17 +62,6 @@ constexpr int kOutstanding = 32;
 // Channels of one runtime. A runtime paces its attempts to connect to one server after a burst of 10 (transport/cm/pacing.h).
 constexpr size_t kChannelsPerRuntime = 16;
 const std::vector<std::string> kKinds = {"dc", "dc-plain", "rc"};
-
-[[noreturn]] void Die(const absl::Status& why) {
-  std::fprintf(stderr, "rc_beside_dc: %s\n",
-               why.ToString(absl::StatusToStringMode::kWithNoExtraData).c_str());
-  std::_Exit(1);
-}
-template <typename T>
-T OrDie(absl::StatusOr<T> made) {
-  if (!made.ok()) Die(made.status());
-  return *std::move(made);
-}
 
 struct Options {
   std::string cpus = "0,1";

@@ -21,6 +21,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/clock.h"
+#include "benchmarks/die.h"
 #include "examples/echo/echo.sluice.h"
 #include "examples/echo/echo_service.h"
 #include "middleware/api/channel.h"
@@ -31,21 +32,13 @@
 namespace sluice {
 namespace {
 
+using benchmarks::Die;
+using benchmarks::OrDie;
+
 using examples::echo::EchoClient;
 using examples::echo::SayRequest;
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
-
-[[noreturn]] void Die(const absl::Status& why) {
-  std::fprintf(stderr, "scale: %s\n",
-               why.ToString(absl::StatusToStringMode::kWithNoExtraData).c_str());
-  std::_Exit(1);
-}
-template <typename T>
-T OrDie(absl::StatusOr<T> made) {
-  if (!made.ok()) Die(made.status());
-  return *std::move(made);
-}
 
 // Attempts to connect to one server are paced after a burst of 10 (transport/cm/pacing.h): 16 processes have enough servers for
 // 1,000 channels.

@@ -33,6 +33,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "benchmarks/die.h"
 #include "benchmarks/peers/grpc_echo_server.h"
 #include "examples/echo/echo.sluice.h"
 #include "examples/echo/echo_service.h"
@@ -47,6 +48,9 @@
 namespace sluice {
 namespace {
 
+using benchmarks::Die;
+using benchmarks::OrDie;
+
 using examples::echo::EchoClient;
 using examples::echo::SayReply;
 using examples::echo::SayRequest;
@@ -54,16 +58,6 @@ using examples::echo::SayRequest;
 constexpr absl::Duration kPatience = absl::Seconds(60);
 constexpr size_t kPayload = 64;
 constexpr size_t kMostTimes = 1 << 20;  // of a thread
-
-[[noreturn]] void Die(const std::string& why) {
-  std::fprintf(stderr, "thread_calls: %s\n", why.c_str());
-  std::_Exit(1);
-}
-template <typename T>
-T OrDie(absl::StatusOr<T> made) {
-  if (!made.ok()) Die(std::string(made.status().message()));
-  return *std::move(made);
-}
 
 int64_t NowNs() {
   timespec now;
