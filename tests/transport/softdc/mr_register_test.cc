@@ -72,5 +72,15 @@ TEST(MrRegister, OnDemandFollowsTheMapping) {
   EXPECT_EQ(DeregMr(mr), 0);
 }
 
+TEST(MrRegister, AccessAndWindowTypesThatVerbsDoNotHaveAreRefused) {
+  DcNode node;
+  errno = 0;
+  EXPECT_EQ(RegMr(node.pd, node.slab, 64, IBV_ACCESS_REMOTE_WRITE), nullptr);
+  EXPECT_EQ(errno, EINVAL) << "remote rights to write need the local one";
+  errno = 0;
+  EXPECT_EQ(AllocMw(node.pd, static_cast<ibv_mw_type>(3)), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+}
+
 }  // namespace mr_register_test
 }  // namespace sluice::softdc
