@@ -23,7 +23,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "google/protobuf/message.h"
 #include "google/protobuf/unknown_field_set.h"
@@ -79,52 +81,11 @@ inline bool IsAscii(std::string_view text) {
   return (seen & 0x8080808080808080u) == 0;
 }
 
-// Writes fields into the bytes of one message. Leaves out a field that does not fit, and all fields after it.
-class PlainWriter {
- public:
-  PlainWriter(std::byte* place, size_t bytes)
-      : at_(reinterpret_cast<uint8_t*>(place)), end_(at_ + bytes) {}
-
-  // Returns true if all bytes were written and no field was left out.
-  bool Complete() const { return at_ == end_ && !left_out_; }
-  void Varint(uint8_t tag, uint64_t value) {
-    if (left() < 1 + VarintBytes(value)) [[unlikely]]
-      return LeaveOut();
-    *at_++ = tag;
-    PutVarint(value);
-  }
-  template <typename Number>
-  void Fixed(uint8_t tag, Number number) {
-    if (left() < 1 + sizeof(number)) [[unlikely]]
-      return LeaveOut();
-    *at_++ = tag;
-    std::memcpy(at_, &number, sizeof(number));
-    at_ += sizeof(number);
-  }
-  void Bytes(uint8_t tag, std::string_view bytes) {
-    if (left() < 1 + VarintBytes(bytes.size()) + bytes.size()) [[unlikely]]
-      return LeaveOut();
-    *at_++ = tag;
-    PutVarint(bytes.size());
-    std::memcpy(at_, bytes.data(), bytes.size());
-    at_ += bytes.size();
-  }
-
- private:
-  size_t left() const { return static_cast<size_t>(end_ - at_); }
-  void LeaveOut() {
-    left_out_ = true;
-    end_ = at_;
-  }
-  void PutVarint(uint64_t value) {
-    for (; value >= 0x80; value >>= 7) *at_++ = static_cast<uint8_t>(value | 0x80);
-    *at_++ = static_cast<uint8_t>(value);
-  }
-
-  uint8_t* at_;
-  uint8_t* end_;
-  bool left_out_ = false;
-};
+inline uint8_t* PutVarint(uint64_t value, uint8_t* at) {
+  for (; value >= 0x80; value >>= 7) *at++ = static_cast<uint8_t>(value | 0x80);
+  *at++ = static_cast<uint8_t>(value);
+  return at;
+}
 
 class PlainReader {
  public:
@@ -166,10 +127,16 @@ class PlainReader {
   bool Bytes(std::string_view* bytes) {
     uint64_t size = 0;
     const uint8_t* const begin = at_;
-    if (!Varint(&size) || size > static_cast<size_t>(end_ - at_)) return false;
-    if (at_ - begin > 1) [[unlikely]] {  // protobuf refuses such lengths
-      if (at_ - begin > kMaxLengthBytes || size > kMaxFieldBytes) return false;
+    if (at_ != end_ && *at_ < 0x80) [[likely]] {
+      size = *at_++;
+      if (size > static_cast<size_t>(end_ - at_)) return false;
+      *bytes = {reinterpret_cast<const char*>(at_), static_cast<size_t>(size)};
+      at_ += size;
+      return true;
     }
+    if (!Varint(&size) || size > static_cast<size_t>(end_ - at_)) return false;
+    // protobuf refuses such lengths.
+    if (at_ - begin > kMaxLengthBytes || size > kMaxFieldBytes) return false;
     *bytes = {reinterpret_cast<const char*>(at_), static_cast<size_t>(size)};
     at_ += size;
     return true;
@@ -183,48 +150,50 @@ class PlainReader {
   const uint8_t* end_;
 };
 
-// Copies `from` to `to`. Messages of one method mostly have strings of one size: such a string is overwritten in place.
-inline void Replace(std::string_view from, std::string* to) {
-  if (from.size() == to->size() && !from.empty()) {
-    std::memcpy(to->data(), from.data(), from.size());
-  } else {
-    to->assign(from);
-  }
-}
-
 }  // namespace internal
 
-// Fields, by their number and accessors. A field with the default value is not written.
+// Fields, by their number and accessors. A field with the default value is not written. Each has a value: a number, or the view of its bytes.
 
 template <uint32_t kNumber, auto kGet, auto kMutable, auto kClear>
 struct BytesField {
   static_assert(kNumber >= 1 && kNumber <= 15);
   static constexpr uint8_t kTag = internal::Tag(kNumber, internal::kLengthPrefixed);
+  template <typename Message>
+  using Value = std::string_view;
 
   template <typename Message>
-  static bool IsPlain(const Message&) {
-    return true;
+  static std::string_view ValueOf(const Message& message) {
+    return (message.*kGet)();
   }
-  template <typename Message>
-  static size_t Size(const Message& message) {
-    const std::string_view bytes = (message.*kGet)();
+  static bool IsPlain(std::string_view) { return true; }
+  static size_t Size(std::string_view bytes) {
     return bytes.empty() ? 0 : 1 + internal::VarintBytes(bytes.size()) + bytes.size();
   }
-  template <typename Message>
-  static void Write(const Message& message, internal::PlainWriter& out) {
-    const std::string_view bytes = (message.*kGet)();
-    if (!bytes.empty()) out.Bytes(kTag, bytes);
+  static uint8_t* Put(std::string_view bytes, uint8_t* at) {
+    if (bytes.empty()) return at;
+    *at++ = kTag;
+    at = internal::PutVarint(bytes.size(), at);
+    std::memcpy(at, bytes.data(), bytes.size());
+    return at + bytes.size();
   }
+  static bool Take(internal::PlainReader& in, std::string_view* bytes) {
+    return !in.Begins(kTag) || in.Bytes(bytes);
+  }
+  // Messages of one method mostly have strings of one size: such a string is overwritten in place. It belongs to the message, since the
+  // default that messages share is empty.
   template <typename Message>
-  static bool Read(internal::PlainReader& in, Message* message) {
-    if (!in.Begins(kTag)) {
-      (message->*kClear)();
-      return true;
-    }
-    std::string_view bytes;
-    if (!in.Bytes(&bytes)) return false;
-    internal::Replace(bytes, (message->*kMutable)());
-    return true;
+  static void Assign(std::string_view bytes, Message* message) {
+    const std::string& before = (message->*kGet)();
+    if (bytes.size() != before.size() || bytes.empty()) [[unlikely]]
+      return AssignAny(bytes, message);
+    std::memcpy(const_cast<char*>(before.data()), bytes.data(), bytes.size());
+  }
+
+ private:
+  template <typename Message>
+  [[gnu::noinline]] static void AssignAny(std::string_view bytes, Message* message) {
+    if (bytes.empty()) return (message->*kClear)();
+    (message->*kMutable)()->assign(bytes);
   }
 };
 
@@ -233,13 +202,9 @@ template <uint32_t kNumber, auto kGet, auto kMutable, auto kClear>
 struct TextField : BytesField<kNumber, kGet, kMutable, kClear> {
   using Base = BytesField<kNumber, kGet, kMutable, kClear>;
 
-  template <typename Message>
-  static bool IsPlain(const Message& message) {
-    return internal::IsAscii((message.*kGet)());
-  }
-  template <typename Message>
-  static bool Read(internal::PlainReader& in, Message* message) {
-    return Base::Read(in, message) && IsPlain(*message);
+  static bool IsPlain(std::string_view text) { return internal::IsAscii(text); }
+  static bool Take(internal::PlainReader& in, std::string_view* text) {
+    return Base::Take(in, text) && IsPlain(*text);
   }
 };
 
@@ -248,24 +213,26 @@ template <uint32_t kNumber, auto kGet, auto kSet>
 struct VarintField {
   static_assert(kNumber >= 1 && kNumber <= 15);
   static constexpr uint8_t kTag = internal::Tag(kNumber, internal::kVarint);
+  template <typename Message>
+  using Value = uint64_t;
 
+  // Negative numbers have ten bytes.
   template <typename Message>
-  static bool IsPlain(const Message&) {
-    return true;
+  static uint64_t ValueOf(const Message& message) {
+    return static_cast<uint64_t>((message.*kGet)());
+  }
+  static bool IsPlain(uint64_t) { return true; }
+  static size_t Size(uint64_t value) { return value == 0 ? 0 : 1 + internal::VarintBytes(value); }
+  static uint8_t* Put(uint64_t value, uint8_t* at) {
+    if (value == 0) return at;
+    *at++ = kTag;
+    return internal::PutVarint(value, at);
+  }
+  static bool Take(internal::PlainReader& in, uint64_t* value) {
+    return !in.Begins(kTag) || in.Varint(value);
   }
   template <typename Message>
-  static size_t Size(const Message& message) {
-    const uint64_t value = ValueOf(message);
-    return value == 0 ? 0 : 1 + internal::VarintBytes(value);
-  }
-  template <typename Message>
-  static void Write(const Message& message, internal::PlainWriter& out) {
-    if (const uint64_t value = ValueOf(message); value != 0) out.Varint(kTag, value);
-  }
-  template <typename Message>
-  static bool Read(internal::PlainReader& in, Message* message) {
-    uint64_t value = 0;
-    if (in.Begins(kTag) && !in.Varint(&value)) return false;
+  static void Assign(uint64_t value, Message* message) {
     using Number = decltype((message->*kGet)());
     if constexpr (std::is_same_v<Number, bool>) {
       (message->*kSet)(value != 0);
@@ -274,14 +241,6 @@ struct VarintField {
     } else {
       (message->*kSet)(static_cast<Number>(value));
     }
-    return true;
-  }
-
- private:
-  // Negative numbers have ten bytes.
-  template <typename Message>
-  static uint64_t ValueOf(const Message& message) {
-    return static_cast<uint64_t>((message.*kGet)());
   }
 };
 
@@ -290,26 +249,35 @@ template <uint32_t kNumber, auto kGet, auto kSet>
 struct FixedField {
   static_assert(kNumber >= 1 && kNumber <= 15);
   static_assert(std::endian::native == std::endian::little);
+  template <typename Message>
+  using Value = decltype((std::declval<const Message&>().*kGet)());
 
   template <typename Message>
-  static bool IsPlain(const Message&) {
+  static Value<Message> ValueOf(const Message& message) {
+    return (message.*kGet)();
+  }
+  template <typename Number>
+  static bool IsPlain(Number) {
     return true;
   }
-  template <typename Message>
-  static size_t Size(const Message& message) {
-    return IsZero((message.*kGet)()) ? 0 : 1 + sizeof((message.*kGet)());
+  template <typename Number>
+  static size_t Size(Number number) {
+    return IsZero(number) ? 0 : 1 + sizeof(number);
   }
-  template <typename Message>
-  static void Write(const Message& message, internal::PlainWriter& out) {
-    const auto number = (message.*kGet)();
-    if (!IsZero(number)) out.Fixed(TagOf(number), number);
+  template <typename Number>
+  static uint8_t* Put(Number number, uint8_t* at) {
+    if (IsZero(number)) return at;
+    *at++ = TagOf(number);
+    std::memcpy(at, &number, sizeof(number));
+    return at + sizeof(number);
   }
-  template <typename Message>
-  static bool Read(internal::PlainReader& in, Message* message) {
-    decltype((message->*kGet)()) number{};
-    if (in.Begins(TagOf(number)) && !in.Fixed(&number)) return false;
+  template <typename Number>
+  static bool Take(internal::PlainReader& in, Number* number) {
+    return !in.Begins(TagOf(*number)) || in.Fixed(number);
+  }
+  template <typename Number, typename Message>
+  static void Assign(Number number, Message* message) {
     (message->*kSet)(number);
-    return true;
   }
 
  private:
@@ -327,40 +295,68 @@ struct FixedField {
 
 template <typename Message, typename... Fields>
 class PlainMessage {
+  using Each = std::index_sequence_for<Fields...>;
+  using Values = std::tuple<typename Fields::template Value<Message>...>;
+
  public:
   static size_t Size(const google::protobuf::MessageLite& of) {
     const auto& message = static_cast<const Message&>(of);
-    if (internal::UnknownFields::MayBeIn(message) || !ArePlain(message)) [[unlikely]]
+    const Values values = ValuesOf(message);
+    if (internal::UnknownFields::MayBeIn(message) || !ArePlain(values, Each())) [[unlikely]]
       return SizeOfAnyMessage(of);
-    return (size_t{0} + ... + Fields::Size(message));
+    return SizeOf(values, Each());
   }
   // If there are unknown fields, `bytes` is larger than the plain fields, and protobuf writes the message. If another thread has changed
-  // the message since Size(), Write() writes zeros, which the reader refuses.
+  // the message since Size(), Write() writes zeros, which the reader refuses. The lengths of the fields are read once.
   static void Write(const google::protobuf::MessageLite& from, size_t bytes, std::byte* place) {
-    const auto& message = static_cast<const Message&>(from);
-    if (!ArePlain(message)) [[unlikely]]
+    const Values values = ValuesOf(static_cast<const Message&>(from));
+    if (!ArePlain(values, Each())) [[unlikely]]
       return WriteAnyMessage(from, bytes, place);
-    internal::PlainWriter out(place, bytes);
-    (Fields::Write(message, out), ...);
-    if (out.Complete()) [[likely]]
-      return;
-    if (from.ByteSizeLong() == bytes) return WriteAnyMessage(from, bytes, place);
-    std::memset(place, 0, bytes);
+    if (SizeOf(values, Each()) != bytes) [[unlikely]]
+      return WriteOther(from, bytes, place);
+    Put(values, reinterpret_cast<uint8_t*>(place), Each());
   }
   static bool Read(std::span<const std::byte> bytes, google::protobuf::MessageLite* to) {
     auto* const message = static_cast<Message*>(to);
-    if (!internal::UnknownFields::MayBeIn(*message) && bytes.size() <= INT_MAX) [[likely]] {
-      internal::PlainReader in(bytes);
-      if ((Fields::Read(in, message) && ...) && in.AtEnd()) [[likely]]
-        return true;
-    }
-    return ReadAnyMessage(bytes, to);
+    if (internal::UnknownFields::MayBeIn(*message) || bytes.size() > INT_MAX) [[unlikely]]
+      return ReadAnyMessage(bytes, to);
+    internal::PlainReader in(bytes);
+    Values values{};  // fields that are not there have the default
+    if (!Take(in, &values, Each()) || !in.AtEnd()) [[unlikely]]
+      return ReadAnyMessage(bytes, to);
+    Assign(values, message, Each());
+    return true;
   }
 
   static constexpr MessageCodec kCodec{&Size, &Write, &Read};
 
  private:
-  static bool ArePlain(const Message& message) { return (Fields::IsPlain(message) && ...); }
+  static Values ValuesOf(const Message& message) { return Values(Fields::ValueOf(message)...); }
+  template <size_t... kIndex>
+  static bool ArePlain(const Values& values, std::index_sequence<kIndex...>) {
+    return (Fields::IsPlain(std::get<kIndex>(values)) && ...);
+  }
+  template <size_t... kIndex>
+  static size_t SizeOf(const Values& values, std::index_sequence<kIndex...>) {
+    return (size_t{0} + ... + Fields::Size(std::get<kIndex>(values)));
+  }
+  template <size_t... kIndex>
+  static void Put(const Values& values, uint8_t* at, std::index_sequence<kIndex...>) {
+    ((at = Fields::Put(std::get<kIndex>(values), at)), ...);
+  }
+  template <size_t... kIndex>
+  static bool Take(internal::PlainReader& in, Values* values, std::index_sequence<kIndex...>) {
+    return (Fields::Take(in, &std::get<kIndex>(*values)) && ...);
+  }
+  template <size_t... kIndex>
+  static void Assign(const Values& values, Message* message, std::index_sequence<kIndex...>) {
+    (Fields::Assign(std::get<kIndex>(values), message), ...);
+  }
+  [[gnu::noinline]] static void WriteOther(const google::protobuf::MessageLite& from, size_t bytes,
+                                           std::byte* place) {
+    if (from.ByteSizeLong() == bytes) return WriteAnyMessage(from, bytes, place);
+    std::memset(place, 0, bytes);
+  }
 };
 
 }  // namespace sluice::call
