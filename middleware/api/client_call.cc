@@ -16,7 +16,7 @@ void OnDone(void* argument, const absl::Status& status) {
 }
 
 // Starts a call with a stop token, or of a channel with interceptors. It needs a record on the heap.
-absl::Status StartRecorded(Channel* channel, const Method& method, CallContext& context,
+[[gnu::noinline, gnu::cold]] absl::Status StartRecorded(Channel* channel, const Method& method, CallContext& context,
                            const google::protobuf::MessageLite& request,
                            google::protobuf::MessageLite* reply, CallCallback&& done) {
   auto call = std::make_unique<CallbackCall>();

@@ -135,6 +135,10 @@ class CallTable {
     return static_cast<uint64_t>(call.generation) << 32 | (call.attempt - 1) << kPlaceBits |
            call.place;
   }
+  // The same while the first attempt is the present one. One load: `place` and `generation` are adjacent.
+  static uint64_t FirstWireId(const Call& call) {
+    return static_cast<uint64_t>(call.generation) << 32 | call.place;
+  }
   // Returns the call whose present attempt has this number, if that attempt was sent and has not ended; else nullptr. Takes any number.
   Call* FindSent(uint64_t wire_id) {
     Call* const call = At(wire_id);
@@ -201,7 +205,8 @@ class CallTable {
     assert(call->state == CallState::kFree);
     free_ = call->next;
     call->spec = spec;
-    if (spec.callback != nullptr) call->callback = std::move(*spec.callback);
+    // That of a free place is empty: there is nothing to destroy.
+    if (spec.callback != nullptr) std::construct_at(&call->callback, std::move(*spec.callback));
     call->deadline_ns = deadline_ns;
     call->attempt = 1;
     active_.store(active() + 1, std::memory_order_relaxed);
@@ -239,7 +244,8 @@ class CallTable {
     if (call->deadline_ns != kNoDeadlineNs) deadlines_.Remove(call);
     if (call->attempt > 1) wheel_->Cancel(&call->pause);
     if (call->connection != nullptr) --std::exchange(call->connection, nullptr)->outstanding;
-    if (++call->generation == 0) call->generation = 1;
+    if (++call->generation == 0) [[unlikely]]
+      call->generation = 1;
     call->next = free_;
     free_ = call;
     active_.store(active() - 1, std::memory_order_relaxed);

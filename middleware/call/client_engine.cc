@@ -223,7 +223,7 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
       only->peer, buffer,
       {.kind = frame::Kind::kRequest,
        .payload_bytes = static_cast<uint32_t>(size),
-       .call_id = CallTable::WireId(*call),
+       .call_id = CallTable::FirstWireId(*call),
        .method_id = spec.method->id,
        .timeout_ns = deadline_ns == kNoDeadlineNs ? 0 : TimeoutOf(deadline_ns - now_ns_)});
   call->stats->CountRequestBytes(size);

@@ -291,7 +291,7 @@ class ClientEngine final : public session::User {
   void Begin(Call* call, uint64_t* call_id) {
     ++counters_.calls_started;
     const Method& method = *call->spec.method;
-    const uint64_t id = CallTable::WireId(*call);
+    const uint64_t id = CallTable::FirstWireId(*call);
     call->started_ns = now_ns_;
     call->stats = stats_.Of(method.id, method.full_name);
     call->stats->CountStart();

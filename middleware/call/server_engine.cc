@@ -11,6 +11,16 @@
 #include "transport/base/error.h"
 
 namespace sluice::call {
+namespace {
+
+// A reply without metadata and attachment. One object: to make one costs more than the rest of a plain reply's decisions.
+const Beside& NothingBeside() {
+  static const Beside* const nothing = new Beside;
+  return *nothing;
+}
+
+}  // namespace
+
 ServerEngine::Peer::Peer(const ServerEngineOptions& options, uint32_t the_generation,
                          const endpoint::PeerInfo& info)
     : generation(the_generation),
@@ -45,6 +55,7 @@ absl::Status ServerEngine::Register(MethodHandler handler) {
   owned->plain = method.streams == Streams::kNobody && !owned->handler.start;
   owned->incoming.method = &method;
   owned->incoming.engine = this;
+  owned->incoming.reply = &reply_beside_;
   const auto [at, inserted] = methods_.try_emplace(method.id, std::move(owned));
   if (inserted) return absl::OkStatus();
   return base::Error(
@@ -239,12 +250,13 @@ void ServerEngine::OnProtocolError(endpoint::PeerId id, std::string_view what,
     const MessageCodec& codec, const google::protobuf::MessageLite& reply) {
   const size_t size = codec.size(reply);
   if (size > peer->limit_bytes - frame::kHeaderBytes || !peer->backlog.empty()) [[unlikely]] {
-    return ReplyOk(id, peer, call_id, stats, &reply, {});
+    return ReplyOk(id, peer, call_id, stats, &reply, NothingBeside());
   }
   const auto reserved = sessions_.Reserve(id, static_cast<uint32_t>(size));
   if (!reserved.ok()) [[unlikely]] {
     return ReplyInto(ReserveWaiting(id, peer, static_cast<uint32_t>(size), reserved.status()), id,
-                     call_id, stats, codec, &reply, size, static_cast<uint32_t>(size), {});
+                     call_id, stats, codec, &reply, size, static_cast<uint32_t>(size),
+                     NothingBeside());
   }
   CountReply(id, call_id, stats, size);
   const endpoint::SendBuffer buffer = *reserved;
@@ -262,8 +274,6 @@ void ServerEngine::OnProtocolError(endpoint::PeerId id, std::string_view what,
                                                                    Incoming& incoming) {
   MethodHandler* const handler = &entry->handler;
   handler->reply->Clear();
-  reply_beside_.Clear();
-  incoming.reply = &reply_beside_;
   ++counters_.requests;
   absl::Status status = RunHandler(*handler, incoming);
   if (status.ok() && reply_beside_.empty()) [[likely]] {
@@ -285,6 +295,7 @@ void ServerEngine::ReplyUnplain(endpoint::PeerId id, Peer* peer, uint64_t call_i
     ReplyError(id, peer, call_id, entry.stats, status, reply_beside_.metadata);
   }
   if (!reply_beside_.attachment.empty()) reply_beside_.attachment = {};  // others need the memory
+  reply_beside_.Clear();
 }
 
 inline void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Header& request,
@@ -348,6 +359,7 @@ void ServerEngine::RunOther(endpoint::PeerId id, Peer* peer, const frame::Header
   if (!handler->method->request_codec->read(parts.message, handler->request.get())) {
     return RefuseMalformed(id, peer, request, *entry, incoming, parts.message.size());
   }
+  incoming.reply = &reply_beside_;
   const absl::Status status = RunInline(id, peer, request, entry, incoming);
   if (options_.gate != nullptr) EndAtGate(incoming, status);
 }

@@ -385,7 +385,7 @@ class ServerEngine final : public session::User {
   absl::flat_hash_set<ServerCall*> under_way_;
   uint64_t next_serial_ = 1;
   base::SeededRandom spans_;
-  Beside reply_beside_;  // of the running inline handler
+  Beside reply_beside_;  // of the running inline handler; empty between handlers
   uint32_t idle_passes_ = 0;
 
   int64_t now_ns_ = 0;

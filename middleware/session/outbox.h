@@ -20,15 +20,21 @@ class Links {
  public:
   // Creates the link of a slot at its first use.
   void Cover(uint32_t slot) {
-    if (slot >= next_.size()) [[unlikely]]
-      next_.resize(slot + 1);
+    if (slot >= covered_) [[unlikely]]
+      Grow(slot);
   }
   // Cover() must have been called for the slot.
   uint32_t& operator[](uint32_t slot) { return next_[slot]; }
   uint32_t operator[](uint32_t slot) const { return next_[slot]; }
 
  private:
+  [[gnu::noinline, gnu::cold]] void Grow(uint32_t slot) {
+    covered_ = slot + 1;
+    next_.resize(covered_);
+  }
+
   std::vector<uint32_t> next_;
+  uint32_t covered_ = 0;  // its size
 };
 
 class Outbox {

@@ -22,7 +22,9 @@ Reader::Reader(const Geometry& geometry, std::byte* memory, uint32_t secret, boo
     : geometry_(geometry),
       memory_(memory),
       stamp_(LastWord(memory + geometry.slot_bytes)),
-      value_(secret) {
+      value_(secret),
+      left_(geometry.slots),
+      first_value_(secret) {
   assert(reinterpret_cast<uintptr_t>(memory) % kBlockBytes == 0 && IsSlotSize(geometry.slot_bytes));
   if (!in_order) announced_.resize(geometry.slots);
   if (in_order && geometry.layout == Layout::kWhole) {
@@ -35,7 +37,7 @@ uint32_t Reader::ReadyAhead(uint32_t most) const {
   most = std::min(most, geometry_.slots);
   const size_t step = geometry_.slot_bytes / kStampBytes;
   const uint64_t* at = stamp_;
-  uint32_t to_end = geometry_.slots - slot_;
+  uint32_t to_end = left_;
   uint32_t count = 0;
   while (count < most && Ready(at, value_ + count)) {
     ++count;
@@ -48,7 +50,7 @@ bool Reader::Peek(uint32_t ahead, uint32_t offset_bytes, uint32_t* word) const {
   if (geometry_.layout != Layout::kWhole || !announced_.empty() || ahead >= geometry_.slots) {
     return false;
   }
-  uint32_t slot = slot_ + ahead;
+  uint32_t slot = this->slot() + ahead;
   if (slot >= geometry_.slots) slot -= geometry_.slots;
   std::byte* const end = memory_ + size_t{slot + 1} * geometry_.slot_bytes;
   const uint64_t stamp = LoadStamp(end);
@@ -65,7 +67,7 @@ bool Reader::Peek(uint32_t ahead, uint32_t offset_bytes, uint32_t* word) const {
 Reader::Found Reader::Look(std::byte* to, uint32_t* length_bytes) const {
   const uint64_t stamp = std::atomic_ref(*stamp_).load(std::memory_order_acquire);
   if (StampValue(stamp) != value_ || stamp == kScrubbed) return Found::kNothing;
-  if (!announced_.empty() && !announced_[slot_]) return Found::kNothing;
+  if (!announced_.empty() && !announced_[slot()]) return Found::kNothing;
   // The length can be any value, because the sender may be faulty.
   const uint32_t bytes = StampLength(stamp);
   if (bytes == 0 || bytes > geometry_.slot_bytes ||
@@ -102,22 +104,15 @@ void Reader::Take() {
       std::atomic_ref(*LastWord(end)).store(kScrubbed, std::memory_order_relaxed);
     }
   }
-  if (!announced_.empty()) announced_[slot_] = false;
-  ++value_;
-  ++taken_;
-  if (++slot_ == geometry_.slots) {
-    slot_ = 0;
-    stamp_ = LastWord(memory_ + geometry_.slot_bytes);
-  } else {
-    stamp_ += geometry_.slot_bytes / kStampBytes;
-  }
+  if (!announced_.empty()) announced_[slot()] = false;
+  Next();
 }
 
 bool Reader::Announce(uint32_t low_bits) {
   constexpr uint32_t kMask = (1u << (32 - kLaneBits)) - 1;
   const uint32_t ahead = (low_bits - value_) & kMask;
   if (ahead >= geometry_.slots) return false;
-  if (!announced_.empty()) announced_[(slot_ + ahead) % geometry_.slots] = true;
+  if (!announced_.empty()) announced_[(slot() + ahead) % geometry_.slots] = true;
   return true;
 }
 

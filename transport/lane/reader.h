@@ -67,28 +67,13 @@ class Reader {
     const uint64_t stamp = std::atomic_ref(*stamp_).load(std::memory_order_acquire);
     const uint32_t bytes = StampLength(stamp);
     if (StampValue(stamp) != value_ || bytes - kShortest >= plain_lengths_) return 0;
-    const std::byte* from = reinterpret_cast<const std::byte*>(stamp_) - WordsUp(bytes);
-    // Copies pieces of 64 and 32 bytes. The last piece ends where the message ends, and may overlap the piece before it.
-    const uint32_t last = bytes - kShortest;
-    uint32_t at = 0;
-    for (; at + 2 * kShortest <= last; at += 2 * kShortest) {
-      std::memcpy(to + at, from + at, 2 * kShortest);
-    }
-    if (at < last) std::memcpy(to + at, from + at, kShortest);
-    if (at + kShortest < last) std::memcpy(to + at + kShortest, from + at + kShortest, kShortest);
-    std::memcpy(to + last, from + last, kShortest);
+    std::memcpy(to, reinterpret_cast<const std::byte*>(stamp_) - WordsUp(bytes), bytes);
     return bytes;
   }
   // Takes the message that LookPlainly() copied.
   void TakePlainly() {
     std::atomic_ref(*stamp_).store(kScrubbed, std::memory_order_relaxed);
-    ++value_;
-    ++taken_;
-    stamp_ += geometry_.slot_bytes / kStampBytes;
-    if (++slot_ == geometry_.slots) [[unlikely]] {
-      slot_ = 0;
-      stamp_ = reinterpret_cast<uint64_t*>(memory_ + geometry_.slot_bytes - kStampBytes);
-    }
+    Next();
   }
 
   // Marks a message as complete when its completion arrives. `low_bits`: its immediate data, of which only the bits of the stamp's value
@@ -96,7 +81,7 @@ class Reader {
   bool Announce(uint32_t low_bits);
 
   // Messages taken, modulo 2^32.
-  uint32_t taken() const { return taken_; }
+  uint32_t taken() const { return value_ - first_value_; }
   uint32_t slot_bytes() const { return geometry_.slot_bytes; }
 
  private:
@@ -104,6 +89,17 @@ class Reader {
   static constexpr uint32_t kShortest = 32;
   static constexpr uint32_t kMostPlainBytes = 512;
 
+  // Index of the next slot.
+  uint32_t slot() const { return geometry_.slots - left_; }
+  void Next() {
+    ++value_;
+    stamp_ =
+        reinterpret_cast<uint64_t*>(reinterpret_cast<std::byte*>(stamp_) + geometry_.slot_bytes);
+    if (--left_ == 0) [[unlikely]] {
+      left_ = geometry_.slots;
+      stamp_ = reinterpret_cast<uint64_t*>(memory_ + geometry_.slot_bytes - kStampBytes);
+    }
+  }
   std::byte* slot_end() const { return reinterpret_cast<std::byte*>(stamp_) + kStampBytes; }
   Found LookAtBlocks(uint64_t stamp, std::byte* to) const;
 
@@ -111,8 +107,8 @@ class Reader {
   std::byte* memory_;
   uint64_t* stamp_;  // last word of the next slot
   uint32_t value_;   // expected value of that stamp
-  uint32_t slot_ = 0;
-  uint32_t taken_ = 0;
+  uint32_t left_;    // slots from the next one to the last
+  const uint32_t first_value_;
   // Number of lengths, from kShortest up, that LookPlainly() handles. 0: messages are in blocks, or are announced.
   uint32_t plain_lengths_ = 0;
   std::vector<bool> announced_;  // by slot; empty if the memory can be polled

@@ -25,6 +25,7 @@ __attribute__((target("avx2"))) void CopyBlocksAvx2(std::byte* to, const std::by
   constexpr size_t kVector = sizeof(__m256i);
   constexpr size_t kTail = kOrderedBlockBytes - kVector;
   for (; blocks != 0; --blocks, to += kOrderedBlockBytes, from += kOrderedBlockBytes) {
+#pragma GCC unroll 3
     for (size_t at = 0; at < kTail; at += kVector) {
       _mm256_store_si256(reinterpret_cast<__m256i*>(to + at),
                          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + at)));
