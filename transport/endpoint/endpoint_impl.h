@@ -235,16 +235,12 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
     peer->receive.Consumed();
     const bool taken = closed_ || handler_->OnMessage(id, {bytes, size_bytes});
     if (peer->generation != id.generation || peer->state != peer::State::kUp) return false;
-    if (!taken) {
-      peer->receive.Unconsumed();
-      peer->report_requested_by_peer = true;             // the peer may lack the last report
-    } else if (!closed_ && peer->receive.overdrawn()) {  // if closed, duplicates count as new
-      EndOverdrawn(peer);
-      return false;
-    }
+    if ((!taken || peer->receive.overdrawn()) && !Judge(peer, taken)) return false;
     if (peer->report_requested_by_peer || peer->receive.ReportIsDue()) QueueCreditReport(peer);
     return true;
   }
+  // After a message that was not new, or from a peer that has used more than its credit. Returns false if this ends the peer.
+  bool Judge(Peer* peer, bool taken);
   void OnGoodbye(Peer* peer);
   void OnReport(Peer* peer);
   void RequestReports();

@@ -71,14 +71,17 @@ int EndpointImpl::Drain(Peer* peer, InLane* lane) {
   return count;
 }
 
-// Takes at most `most` messages like TakeNext(), while they are in sequence and of the common form. Returns their number.
+// Takes at most `most` messages like TakeNext(), while they are in sequence and of the common form. Returns their number. At least one
+// is there. Does the work of Hear() and Deliver() without what such messages do not need. Grants are cumulative, and Drain() has taken
+// that of the last message.
 uint32_t EndpointImpl::TakeRun(Peer* peer, InLane* lane, uint32_t most) {
   lane::Reader& reader = *lane->reader;
   const PeerId id = peer->id();
   const uint64_t own = uint64_t{peer->token} << 32 | peer->index();
+  std::byte* const bytes = lane_message_.data();
+  peer->active_since_last_look = true;
   uint32_t count = 0;
   while (count < most) {
-    std::byte* const bytes = lane_message_.data();
     const uint32_t size_bytes = reader.LookPlainly(bytes);
     if (size_bytes == 0) break;
     static_assert(peer::kPrefixBytes == 2 * sizeof(uint64_t));
@@ -90,21 +93,25 @@ uint32_t EndpointImpl::TakeRun(Peer* peer, InLane* lane, uint32_t most) {
     if (words[0] != own || (what & ~kAsks) != next) break;
     reader.TakePlainly();
     ++count;
-    ++counters_.lane_received;
-    peer->active_since_last_look = true;
-    if ((what & kAsks) != 0) peer->report_requested_by_peer = true;
-    if (peer->send.IsNews(static_cast<uint32_t>(words[1]), peer->remote_window)) {
+    if ((what & kAsks) != 0) [[unlikely]]
+      peer->report_requested_by_peer = true;
+    if (most == 1 && peer->send.IsNews(static_cast<uint32_t>(words[1]), peer->remote_window)) {
       TakeGrant(peer, static_cast<uint32_t>(words[1]));
       if (peer->generation != id.generation || peer->state != peer::State::kUp) break;
     }
-    ++counters_.messages_received;
     peer->receive.LeaveLook();
-    if (!Deliver(peer, id, bytes + peer::kPrefixBytes,
-                 size_bytes - static_cast<uint32_t>(peer::kPrefixBytes)) ||
-        lane->peer != peer || closed_) {
-      break;
+    peer->receive.Consumed();
+    const bool taken = handler_->OnMessage(
+        id, {bytes + peer::kPrefixBytes, size_bytes - size_t{peer::kPrefixBytes}});
+    if (peer->generation != id.generation || peer->state != peer::State::kUp) break;
+    if (!taken || peer->receive.overdrawn()) [[unlikely]] {
+      if (!Judge(peer, taken)) break;
     }
+    if (peer->report_requested_by_peer || peer->receive.ReportIsDue()) QueueCreditReport(peer);
+    if (lane->peer != peer || closed_) break;
   }
+  counters_.lane_received += count;
+  counters_.messages_received += count;
   return count;
 }
 

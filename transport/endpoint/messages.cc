@@ -168,6 +168,17 @@ bool EndpointImpl::PostTerms(Peer* peer, peer::Kind kind, const peer::Terms& ter
   return true;
 }
 
+bool EndpointImpl::Judge(Peer* peer, bool taken) {
+  if (!taken) {
+    peer->receive.Unconsumed();
+    peer->report_requested_by_peer = true;  // the peer may lack the last report
+    return true;
+  }
+  if (closed_) return true;  // then duplicates count as new
+  EndOverdrawn(peer);
+  return false;
+}
+
 void EndpointImpl::Block(Peer* peer) {
   if (peer->blocked) return;
   peer->blocked = true;

@@ -50,7 +50,7 @@ struct alignas(128) SendRing {
   uint32_t limit = 0;
 
   uint32_t next = 0;  // cell of the next message
-  uint32_t stop = 0;  // cell at which the batch is written
+  uint32_t stop = 0;  // cell at which the batch is written; next + 1 while there is none
   uint32_t oldest = 0;
   uint32_t used = 0;
   uint32_t batch = 0;
@@ -81,7 +81,7 @@ struct alignas(128) SendRing {
   }
   // Returns whether the message in the reserved cell joins a batch without ending it, and needs no report.
   bool GoesOn(const peer::SendCredits& credits) const {
-    return batch != 0 && next + 1 != stop && static_cast<int32_t>(limit - credits.used()) > 0;
+    return next + 1 != stop && static_cast<int32_t>(limit - credits.used()) > 0;
   }
   // Returns the address for a message in cell `next`: its stamp must end where the cell ends.
   std::byte* PlaceOf(uint32_t message_bytes) const {

@@ -63,6 +63,7 @@ void EndpointImpl::OpenRing(Peer* peer, OutLane* out) {
           .slots = grant.slots,
           .cells = grant.slots * (2 * grant.slots <= SendRingCells(options_) ? 2 : 1),
           .cell_bytes = grant.slot_bytes,
+          .stop = 1,
           .reserved = false,
           .listed = ring.listed,
           .next_listed = ring.next_listed};
@@ -77,6 +78,7 @@ void EndpointImpl::CloseRing(OutLane* out, bool write_rest) {
   SendRing* ring = out->ring;
   if (ring == nullptr) return;
   if (write_rest) WriteCells(ring);
+  out->writer.Advance(ring->batch);
   ring->batch = 0;
   ring->last_credit = ring->peer->send.used();
   CountUnacknowledged(ring->peer);
@@ -223,7 +225,8 @@ void EndpointImpl::WriteCells(SendRing* ring) {
   if (ring->batch == 0) return;
   const uint32_t end = ring->next != 0 ? ring->next : ring->cells;
   const uint32_t index = ring->first_slot + end - ring->batch;
-  const lane::Writer& writer = ring->out->writer;
+  lane::Writer& writer = ring->out->writer;
+  writer.Advance(ring->batch);
   queue::Slot& slot = (*slots_)[index];
   assert(!slots_->IsUnderWay(index));
   const auto begin_bytes = static_cast<uint32_t>(slot.data - ring->memory);
@@ -240,6 +243,7 @@ void EndpointImpl::WriteCells(SendRing* ring) {
   slot.signal = ring->batch_asks || ring->unsignalled >= ring->cells / 4;
   if (slot.signal) ring->unsignalled = 0;
   ring->batch = 0;
+  ring->stop = ring->next + 1;
   ring->batch_asks = false;
   CountUnacknowledged(ring->peer);
   queue_->Post(&ring->peer->target, index);

@@ -61,7 +61,8 @@ class Writer {
   // Encodes a message for the next slot, and returns the WRITE to post. kWhole encodes in place; kBlocks encodes behind the message,
   // from WordsUp(message_bytes) on. Call only if Fits() is true.
   Write Put(std::byte* message, uint32_t message_bytes);
-  // Like Put(), but the caller computes the address of the WRITE. Layout::kWhole only.
+  // Like Put(), but the caller computes the address of the WRITE, and calls Advance() for the slots of the messages before the next Put().
+  // Layout::kWhole only.
   void StampWhole(std::byte* message, uint32_t message_bytes) {
     std::byte* const end = message + WordsUp(message_bytes);
     if (const uint32_t tail_bytes = message_bytes % 8; tail_bytes != 0) {
@@ -73,7 +74,10 @@ class Writer {
     const uint64_t stamp = Stamp(grant_.secret + written_, message_bytes);
     std::memcpy(end, &stamp, kStampBytes);
     ++written_;
-    if (++slot_ == grant_.slots) slot_ = 0;
+  }
+  void Advance(uint32_t slots) {
+    slot_ += slots;
+    if (slot_ >= grant_.slots) slot_ -= grant_.slots;
   }
   // Immediate data that announces the last message.
   uint32_t last_immediate() const { return Immediate(grant_.lane, grant_.secret + written_ - 1); }
