@@ -119,6 +119,13 @@ class PolledBeside final : public Endpoint {
   void Commit(PeerId peer, SendBuffer buffer, uint32_t length_bytes, bool soon) override {
     own_->Commit(peer, buffer, length_bytes, soon);
   }
+  endpoint::Room TryReserve(PeerId peer, uint32_t size_bytes) override {
+    return own_->TryReserve(peer, size_bytes);
+  }
+  void CommitRoom(PeerId peer, endpoint::Room room, uint32_t length_bytes, bool soon) override {
+    own_->CommitRoom(peer, room, length_bytes, soon);
+  }
+  SlotRange NeverReleased() const override { return own_->NeverReleased(); }
   void Repost(PeerId peer, uint32_t slot) override { own_->Repost(peer, slot); }
   void Release(uint32_t slot) override { own_->Release(slot); }
   void Cancel(PeerId peer, SendBuffer buffer) override { own_->Cancel(peer, buffer); }

@@ -204,23 +204,20 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
 
   Connection* const only = connections_.size() == 1 ? connections_[0].get() : nullptr;
   if (only == nullptr || !MayGetCalls(*only) || !IsPlain(spec) || !MaySendNow()) [[unlikely]]
-    return StartOther(spec, deadline_ns, call_id, /*refused=*/false);
+    return StartOther(spec, deadline_ns, call_id);
   const size_t size = spec.method->request_codec->size(*spec.request);
   if (size > only->limit_bytes - frame::kHeaderBytes) [[unlikely]]
-    return StartOther(spec, deadline_ns, call_id, /*refused=*/false);
-  const auto reserved = sessions_.Reserve(only->peer, static_cast<uint32_t>(size));
-  if (!reserved.ok()) [[unlikely]] {
-    if (absl::IsAborted(reserved.status())) return NoMemory(spec, reserved.status());
-    return StartOther(spec, deadline_ns, call_id, /*refused=*/true);
-  }
-  const endpoint::SendBuffer buffer = *reserved;
+    return StartOther(spec, deadline_ns, call_id);
+  const endpoint::Room room = sessions_.TryReserve(only->peer, static_cast<uint32_t>(size));
+  if (room.data == nullptr) [[unlikely]]
+    return StartOther(spec, deadline_ns, call_id);
   Call* const call = table_.StartSent(spec, deadline_ns);
   Begin(call, call_id);
   call->connection = only;
   ++only->outstanding;
-  spec.method->request_codec->write(*spec.request, size, buffer.data);
+  spec.method->request_codec->write(*spec.request, size, room.data + frame::kHeaderBytes);
   sessions_.CommitPlain(
-      only->peer, buffer,
+      only->peer, room,
       {.kind = frame::Kind::kRequest,
        .payload_bytes = static_cast<uint32_t>(size),
        .call_id = CallTable::FirstWireId(*call),
@@ -230,10 +227,9 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
   return absl::OkStatus();
 }
 
-// `refused`: the only server has no credit or no memory now.
-absl::Status ClientEngine::StartOther(const CallSpec& spec, int64_t deadline_ns, uint64_t* call_id,
-                                      bool refused) {
-  if (!refused && MaySendNow()) {
+absl::Status ClientEngine::StartOther(const CallSpec& spec, int64_t deadline_ns,
+                                      uint64_t* call_id) {
+  if (MaySendNow()) {
     uint32_t payload_bytes = 0;
     Connection* connection = nullptr;
     endpoint::SendBuffer buffer;

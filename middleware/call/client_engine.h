@@ -285,8 +285,7 @@ class ClientEngine final : public session::User {
   void DeliverOther(Call* call, const frame::Header& header, std::span<const std::byte> payload);
   // Returns true if no call waits, and the table has a free place.
   bool MaySendNow() const { return table_.waiting() == 0 && table_.active() < table_.limit(); }
-  absl::Status StartOther(const CallSpec& spec, int64_t deadline_ns, uint64_t* call_id,
-                          bool refused);
+  absl::Status StartOther(const CallSpec& spec, int64_t deadline_ns, uint64_t* call_id);
 
   void Begin(Call* call, uint64_t* call_id) {
     ++counters_.calls_started;

@@ -66,6 +66,19 @@ void GroupEndpoint::Commit(endpoint::PeerId peer, endpoint::SendBuffer buffer,
   group_->endpoint_->Commit(SharedOf(peer), buffer, length_bytes, report_soon);
 }
 
+endpoint::Room GroupEndpoint::TryReserve(endpoint::PeerId peer, uint32_t size_bytes) {
+  return group_->endpoint_->TryReserve(SharedOf(peer), size_bytes);
+}
+
+void GroupEndpoint::CommitRoom(endpoint::PeerId peer, endpoint::Room room, uint32_t length_bytes,
+                               bool report_soon) {
+  group_->endpoint_->CommitRoom(SharedOf(peer), room, length_bytes, report_soon);
+}
+
+endpoint::Endpoint::SlotRange GroupEndpoint::NeverReleased() const {
+  return group_->endpoint_->NeverReleased();
+}
+
 void GroupEndpoint::Repost(endpoint::PeerId peer, uint32_t slot) {
   group_->endpoint_->Repost(SharedOf(peer), slot);
 }

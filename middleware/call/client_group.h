@@ -52,6 +52,10 @@ class GroupEndpoint final : public endpoint::Endpoint {
   absl::StatusOr<endpoint::SendBuffer> Reserve(endpoint::PeerId peer, uint32_t size_bytes) override;
   void Commit(endpoint::PeerId peer, endpoint::SendBuffer buffer, uint32_t length_bytes,
               bool report_soon) override;
+  endpoint::Room TryReserve(endpoint::PeerId peer, uint32_t size_bytes) override;
+  void CommitRoom(endpoint::PeerId peer, endpoint::Room room, uint32_t length_bytes,
+                  bool report_soon) override;
+  SlotRange NeverReleased() const override;
   void Repost(endpoint::PeerId peer, uint32_t slot) override;
   void Release(uint32_t slot) override;
   void Cancel(endpoint::PeerId peer, endpoint::SendBuffer buffer) override;

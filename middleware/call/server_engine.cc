@@ -243,8 +243,8 @@ void ServerEngine::OnProtocolError(endpoint::PeerId id, std::string_view what,
   Break(id, what, explanation);
 }
 
-// Serialises a reply of success without metadata and attachment into its send buffer. ReplyOk() sends replies that are too large, and
-// replies behind a backlog.
+// Serialises a reply of success without metadata and attachment into its send buffer. ReplyOk() sends replies that are too large, those
+// behind a backlog, and those for which there is no memory or credit now.
 [[gnu::always_inline]] inline void ServerEngine::ReplyPlain(
     endpoint::PeerId id, Peer* peer, uint64_t call_id, observe::MethodStats* stats,
     const MessageCodec& codec, const google::protobuf::MessageLite& reply) {
@@ -252,16 +252,12 @@ void ServerEngine::OnProtocolError(endpoint::PeerId id, std::string_view what,
   if (size > peer->limit_bytes - frame::kHeaderBytes || !peer->backlog.empty()) [[unlikely]] {
     return ReplyOk(id, peer, call_id, stats, &reply, NothingBeside());
   }
-  const auto reserved = sessions_.Reserve(id, static_cast<uint32_t>(size));
-  if (!reserved.ok()) [[unlikely]] {
-    return ReplyInto(ReserveWaiting(id, peer, static_cast<uint32_t>(size), reserved.status()), id,
-                     call_id, stats, codec, &reply, size, static_cast<uint32_t>(size),
-                     NothingBeside());
-  }
+  const endpoint::Room room = sessions_.TryReserve(id, static_cast<uint32_t>(size));
+  if (room.data == nullptr) [[unlikely]]
+    return ReplyOk(id, peer, call_id, stats, &reply, NothingBeside());
   CountReply(id, call_id, stats, size);
-  const endpoint::SendBuffer buffer = *reserved;
-  codec.write(reply, size, buffer.data);
-  sessions_.CommitPlain(id, buffer,
+  codec.write(reply, size, room.data + frame::kHeaderBytes);
+  sessions_.CommitPlain(id, room,
                         {.kind = frame::Kind::kReply,
                          .payload_bytes = static_cast<uint32_t>(size),
                          .call_id = call_id});

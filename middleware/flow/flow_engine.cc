@@ -191,12 +191,12 @@ absl::Status FlowEngine::Send(const Flow& flow, std::span<const std::byte> messa
     if (connection.writers == 0 && !connection.blocked && !connection.ending &&
         message.size() <= connection.eager_bytes) [[likely]] {
       const auto bytes = static_cast<uint32_t>(message.size());
-      const auto place = sessions_.Reserve(connection.peer, bytes);
-      if (!place.ok()) [[unlikely]]
-        return Refused(connection, flow.index_, place.status());
-      if (bytes > 0) std::memcpy(place->data, message.data(), bytes);
-      SendData(flow.index_, *record, connection, *place, bytes);
-      return absl::OkStatus();
+      const endpoint::Room room = sessions_.TryReserve(connection.peer, bytes);
+      if (room.data != nullptr) [[likely]] {
+        if (bytes > 0) std::memcpy(room.data + frame::kHeaderBytes, message.data(), bytes);
+        SendData(flow.index_, *record, connection, room, bytes);
+        return absl::OkStatus();
+      }
     }
   }
   const auto bytes = static_cast<uint32_t>(std::min<size_t>(message.size(), UINT32_MAX));
@@ -266,13 +266,14 @@ void FlowEngine::Commit(const Flow& flow, const FlowBuffer& buffer, uint32_t byt
   SendData(flow.index_, *record, connection, buffer.place, bytes);
 }
 
+template <typename Memory>
 void FlowEngine::SendData(uint32_t index, Record& record, Connection& connection,
-                          const endpoint::SendBuffer& buffer, uint32_t bytes) {
+                          const Memory& memory, uint32_t bytes) {
   record.told = record.consumed + record.window;
   record.owed &= static_cast<uint8_t>(~kOweWindow);  // this message reports it
   ++record.sent;
   sessions_.CommitPlain(
-      connection.peer, buffer,
+      connection.peer, memory,
       frame::FlowDataHeader{
           .flow_id = record.remote, .flow_window = record.told, .payload_bytes = bytes},
       record.report_delivery);

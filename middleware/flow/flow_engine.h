@@ -127,9 +127,10 @@ class FlowEngine final : public session::User {
   void Commit(const Flow& flow, const FlowBuffer& buffer, uint32_t bytes);
   // Returns `why`, the session layer's refusal of a message. If OnWritable() follows, the flow waits for it.
   absl::Status Refused(Connection& connection, uint32_t index, const absl::Status& why);
-  // Sends a message of an open flow.
-  void SendData(uint32_t index, Record& record, Connection& connection,
-                const endpoint::SendBuffer& buffer, uint32_t bytes);
+  // Sends a message of an open flow. `Memory`: endpoint::Room or endpoint::SendBuffer.
+  template <typename Memory>
+  void SendData(uint32_t index, Record& record, Connection& connection, const Memory& memory,
+                uint32_t bytes);
   void Cancel(const Flow& flow, const FlowBuffer& buffer);
   void Consume(const Flow& flow, uint32_t messages);
   // Sends the window of an open flow if the peer has used half of it, and no message of this side has reported it.

@@ -16,6 +16,7 @@ namespace sluice::local {
 
 using endpoint::PeerId;
 using endpoint::PeerInfo;
+using endpoint::Room;
 using endpoint::SendBuffer;
 
 std::unique_ptr<LocalEndpoint> LocalNetwork::Create(endpoint::Handler* handler, base::Clock* clock,
@@ -271,6 +272,21 @@ absl::StatusOr<SendBuffer> LocalEndpoint::Reserve(PeerId id, uint32_t size_bytes
     peer->starved = true;
     return absl::ResourceExhaustedError("no credit");
   }
+  const Room room = TakeRoom(peer, size_bytes);
+  return SendBuffer{.data = room.data, .capacity_bytes = room.capacity_bytes, .slot = room.slot};
+}
+
+Room LocalEndpoint::TryReserve(PeerId id, uint32_t size_bytes) {
+  std::lock_guard lock(network_->mutex_);
+  Peer* peer = Find(id);
+  if (dead_ || peer == nullptr || peer->state != Peer::kUp ||
+      size_bytes > peer->max_message_bytes || fail_reserves_ > 0 || peer->credits == 0) {
+    return {};
+  }
+  return TakeRoom(peer, size_bytes);
+}
+
+Room LocalEndpoint::TakeRoom(Peer* peer, uint32_t size_bytes) {
   --peer->credits;
   if (free_slots_.empty()) {
     free_slots_.push_back(static_cast<uint32_t>(send_memory_.size()));
@@ -280,7 +296,7 @@ absl::StatusOr<SendBuffer> LocalEndpoint::Reserve(PeerId id, uint32_t size_bytes
   free_slots_.pop_back();
   // Exactly the requested size, so that the address sanitizer detects a write of one byte too many.
   send_memory_[slot].assign(size_bytes, std::byte{0xee});
-  return SendBuffer{send_memory_[slot].data(), size_bytes, slot};
+  return {.data = send_memory_[slot].data(), .capacity_bytes = size_bytes, .slot = slot};
 }
 
 void LocalEndpoint::Commit(PeerId id, SendBuffer buffer, uint32_t length_bytes, bool) {

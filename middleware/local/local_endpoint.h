@@ -110,6 +110,7 @@ class LocalEndpoint final : public endpoint::Endpoint {
   absl::StatusOr<endpoint::PeerId> Connect(const std::string& host, uint16_t port,
                                            int64_t deadline_ns) override;
   absl::StatusOr<endpoint::SendBuffer> Reserve(endpoint::PeerId peer, uint32_t size_bytes) override;
+  endpoint::Room TryReserve(endpoint::PeerId peer, uint32_t size_bytes) override;
   void Commit(endpoint::PeerId peer, endpoint::SendBuffer buffer, uint32_t length_bytes,
               bool report_soon) override;
   void Repost(endpoint::PeerId peer, uint32_t slot) override;
@@ -169,6 +170,9 @@ class LocalEndpoint final : public endpoint::Endpoint {
     uint32_t acknowledged = 0;       // total acknowledged by the peer, reported with its next event
     uint32_t told = 0;               // last total given to the handler
   };
+
+  // Call with the network's mutex locked, for a peer with a credit.
+  endpoint::Room TakeRoom(Peer* peer, uint32_t size_bytes);
   struct Large {
     endpoint::PeerId peer;
     std::shared_ptr<std::byte[]> data;

@@ -114,8 +114,9 @@ bool Sessions::OnOtherMessage(endpoint::PeerId peer, Record* record,
 void Sessions::OnAcknowledged(endpoint::PeerId peer, uint32_t total) {
   Record* record = Find(peer);
   if (record == nullptr) return;
-  const Verdict verdict = record->session.Acknowledge(
-      links_, total, [this](uint32_t slot) { endpoint_->Release(slot); });
+  const Verdict verdict = record->session.Acknowledge(links_, total, [this](uint32_t slot) {
+    if (slot - never_released_.first >= never_released_.count) endpoint_->Release(slot);
+  });
   if (verdict != Verdict::kDeliver) return Break(peer, "wrong credit", Explain(verdict));
   if (record->large != nullptr) return ReportDelivered(peer, *record);
   user_->OnDelivered(peer, total);

@@ -76,7 +76,10 @@ class Sessions final : public endpoint::Handler {
  public:
   explicit Sessions(User* user) : user_(user) {}
 
-  void Attach(endpoint::Endpoint* endpoint) { endpoint_ = endpoint; }
+  void Attach(endpoint::Endpoint* endpoint) {
+    endpoint_ = endpoint;
+    never_released_ = endpoint->NeverReleased();
+  }
 
   // Returns memory for a payload, at `data`.
   // Errors: RESOURCE_EXHAUSTED (no memory or credit now; OnWritable() follows), UNAVAILABLE (no such peer), INVALID_ARGUMENT (too large),
@@ -93,6 +96,10 @@ class Sessions final : public endpoint::Handler {
       ReserveOther(peer, payload_bytes, place, &buffer);
     }
     return buffer;
+  }
+  // As Endpoint::TryReserve(), for a payload that follows the header of the message: kHeaderBytes behind `data`. For CommitPlain().
+  [[gnu::always_inline]] endpoint::Room TryReserve(endpoint::PeerId peer, uint32_t payload_bytes) {
+    return endpoint_->TryReserve(peer, frame::kHeaderBytes + payload_bytes);
   }
   // Reserve a large message in two steps, for a caller that writes before it has a credit: Lend() returns the memory, Attach() reserves
   // the message that carries its Place. Call Commit() after Attach(), or Cancel() after either.
@@ -127,6 +134,20 @@ class Sessions final : public endpoint::Handler {
                        .capacity_bytes = buffer.capacity_bytes + frame::kHeaderBytes,
                        .slot = buffer.slot},
                       frame::kHeaderBytes + header.payload_bytes, report_soon);
+  }
+  template <typename Plain = frame::PlainHeader>
+  [[gnu::always_inline]] void CommitPlain(endpoint::PeerId peer, endpoint::Room room,
+                                          const Plain& header, bool report_soon = false) {
+    Record* const record = Find(peer);
+    if (record == nullptr || record->large != nullptr) [[unlikely]] {
+      return CommitOther(peer,
+                         {.data = room.data + frame::kHeaderBytes,
+                          .capacity_bytes = room.capacity_bytes - frame::kHeaderBytes,
+                          .slot = room.slot},
+                         frame::HeaderOf(header), report_soon);
+    }
+    frame::EncodePlain(header, record->session.Send(links_, room.slot), room.data);
+    endpoint_->CommitRoom(peer, room, frame::kHeaderBytes + header.payload_bytes, report_soon);
   }
   void Cancel(endpoint::PeerId peer, endpoint::SendBuffer buffer) {
     if (buffer.large != kNotLarge) return CancelLarge(peer, buffer);
@@ -203,6 +224,7 @@ class Sessions final : public endpoint::Handler {
 
   User* const user_;
   endpoint::Endpoint* endpoint_ = nullptr;
+  endpoint::Endpoint::SlotRange never_released_;
   std::vector<Record> records_;  // by PeerId::index; the endpoint bounds it
   uint32_t record_count_ = 0;    // records_.size(), whose computation takes a multiplication
   absl::flat_hash_map<uint32_t, Lent> lent_;  // by the endpoint's number

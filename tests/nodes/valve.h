@@ -62,6 +62,9 @@ class Valve final : public endpoint::Endpoint, public endpoint::Handler {
               bool report_soon) override {
     below_->Commit(peer, buffer, length_bytes, report_soon);
   }
+  endpoint::Room TryReserve(PeerId peer, uint32_t size_bytes) override {
+    return below_->TryReserve(peer, size_bytes);
+  }
   void Repost(PeerId peer, uint32_t slot) override { below_->Repost(peer, slot); }
   void Release(uint32_t slot) override { below_->Release(slot); }
   void Cancel(PeerId peer, endpoint::SendBuffer buffer) override { below_->Cancel(peer, buffer); }

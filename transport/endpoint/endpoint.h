@@ -242,6 +242,13 @@ struct SendBuffer {
   uint32_t large = 0xffffffff;
 };
 
+// The same in two words, from TryReserve() to CommitRoom().
+struct Room {
+  std::byte* data = nullptr;  // nullptr: none
+  uint32_t capacity_bytes = 0;
+  uint32_t slot = 0;
+};
+
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
@@ -263,10 +270,23 @@ class Endpoint {
   // the message is acknowledged or the peer is down. `report_soon`: the peer acknowledges at once;
   // otherwise with its next message, or when half of its window is used.
   virtual void Commit(PeerId peer, SendBuffer buffer, uint32_t length_bytes, bool report_soon) = 0;
+  // As Reserve() and Commit(), for a message that is at most as long as the eager limit, while there are credit and memory. Otherwise, or
+  // if the endpoint has no such way, TryReserve() changes nothing and returns no memory: call Reserve(), which also says why.
+  virtual Room TryReserve(PeerId /*peer*/, uint32_t /*size_bytes*/) { return {}; }
+  virtual void CommitRoom(PeerId peer, Room room, uint32_t length_bytes, bool report_soon) {
+    Commit(peer, {.data = room.data, .capacity_bytes = room.capacity_bytes, .slot = room.slot},
+           length_bytes, report_soon);
+  }
   // Retransmits a committed message. Call in OnResend() only.
   virtual void Repost(PeerId peer, uint32_t slot) = 0;
   // Frees the slot of a committed message.
   virtual void Release(uint32_t slot) = 0;
+  // Slots for which Release() does nothing, so that a caller may leave the call out. Constant.
+  struct SlotRange {
+    uint32_t first = 0;
+    uint32_t count = 0;
+  };
+  virtual SlotRange NeverReleased() const { return {}; }
   // Frees a buffer that was not committed.
   virtual void Cancel(PeerId peer, SendBuffer buffer) = 0;
   virtual void Flush() = 0;

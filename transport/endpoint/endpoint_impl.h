@@ -67,6 +67,11 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
                                  int64_t deadline_ns) override;
   absl::StatusOr<SendBuffer> Reserve(PeerId peer, uint32_t size_bytes) override;
   void Commit(PeerId peer, SendBuffer buffer, uint32_t length_bytes, bool report_soon) override;
+  Room TryReserve(PeerId peer, uint32_t size_bytes) override;
+  void CommitRoom(PeerId peer, Room room, uint32_t length_bytes, bool report_soon) override;
+  SlotRange NeverReleased() const override {
+    return {slots_->first_cell(), slots_->first_bulk() - slots_->first_cell()};
+  }
   void Repost(PeerId peer, uint32_t slot) override;
   void Release(uint32_t slot) override {
     if (!slots_->is_cell(slot)) queue_->Release(slot);  // a ring counts acknowledgements
@@ -382,7 +387,8 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   SendRing* RingTo(const Peer& peer) { return peer.ring == 0 ? nullptr : &rings_[peer.ring]; }
   [[gnu::noinline]] absl::StatusOr<SendBuffer> ReserveSlowly(Peer* peer, PeerId id,
                                                              uint32_t size_bytes);
-  SendBuffer ReserveCell(Peer* peer, SendRing* ring, uint32_t size_bytes) {
+  [[gnu::noinline]] Room TryReserveSlowly(Peer* peer, PeerId id, uint32_t size_bytes);
+  Room ReserveCell(Peer* peer, SendRing* ring, uint32_t size_bytes) {
     const auto message_bytes = static_cast<uint32_t>(size_bytes + peer::kPrefixBytes);
     ring->reserved = true;
     peer->send.Use();
@@ -390,7 +396,8 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
     std::byte* const message = ring->PlaceOf(message_bytes);
     cell.data = ring->reserved_message = message;
     cell.length_bytes = ring->reserved_bytes = message_bytes;
-    return {message + peer::kPrefixBytes, size_bytes, ring->slot()};
+    return {
+        .data = message + peer::kPrefixBytes, .capacity_bytes = size_bytes, .slot = ring->slot()};
   }
   // Returns whether the next message to the peer can use the ring. Closes the ring if the device keeps all its cells.
   bool MayReserveCell(const Peer& peer, SendRing* ring, uint32_t message_bytes);

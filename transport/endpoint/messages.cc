@@ -47,16 +47,45 @@ constexpr uint32_t kMaxLastLooks = 64;
                       .retry_safe = true});
 }
 
+SendBuffer BufferOf(const Room& room) {
+  return {.data = room.data, .capacity_bytes = room.capacity_bytes, .slot = room.slot};
+}
+
 }  // namespace
 
 absl::StatusOr<SendBuffer> EndpointImpl::Reserve(PeerId id, uint32_t size_bytes) {
   if (Peer* peer = FindUp(id)) [[likely]] {
     SendRing& ring = rings_[peer->ring];
     if (ring.MayReserve(peer->send, size_bytes)) [[likely]] {
-      return ReserveCell(peer, &ring, size_bytes);
+      return BufferOf(ReserveCell(peer, &ring, size_bytes));
     }
   }
   return ReserveSlowly(Find(id), id, size_bytes);
+}
+
+Room EndpointImpl::TryReserve(PeerId id, uint32_t size_bytes) {
+  Peer* const peer = FindUp(id);
+  if (peer == nullptr) [[unlikely]]
+    return {};
+  SendRing& ring = rings_[peer->ring];
+  if (!ring.MayReserve(peer->send, size_bytes)) [[unlikely]]
+    return TryReserveSlowly(peer, id, size_bytes);
+  return ReserveCell(peer, &ring, size_bytes);
+}
+
+Room EndpointImpl::TryReserveSlowly(Peer* peer, PeerId id, uint32_t size_bytes) {
+  if (size_bytes > peer->max_message_bytes || peer->send.available() == 0) return {};
+  if (SendRing* ring = RingTo(*peer)) {
+    const auto message_bytes = static_cast<uint32_t>(size_bytes + peer::kPrefixBytes);
+    if (MayReserveCell(*peer, ring, message_bytes)) return ReserveCell(peer, ring, size_bytes);
+  }
+  const uint32_t slot =
+      short_of_buffers_ && !MayTakeBuffer(id) ? queue::kNoSlot : slots_->Take(/*control=*/false);
+  if (slot == queue::kNoSlot) return {};
+  peer->send.Use();
+  return {.data = (*slots_)[slot].data + peer::kPrefixBytes,
+          .capacity_bytes = peer->max_message_bytes,
+          .slot = slot};
 }
 
 absl::StatusOr<SendBuffer> EndpointImpl::ReserveSlowly(Peer* peer, PeerId id, uint32_t size_bytes) {
@@ -68,36 +97,36 @@ absl::StatusOr<SendBuffer> EndpointImpl::ReserveSlowly(Peer* peer, PeerId id, ui
     Block(peer);
     return no_credit_;
   }
-  if (SendRing* ring = RingTo(*peer)) {
-    const auto message_bytes = static_cast<uint32_t>(size_bytes + peer::kPrefixBytes);
-    if (MayReserveCell(*peer, ring, message_bytes)) return ReserveCell(peer, ring, size_bytes);
-  }
-  const uint32_t slot =
-      short_of_buffers_ && !MayTakeBuffer(id) ? queue::kNoSlot : slots_->Take(/*control=*/false);
-  if (slot == queue::kNoSlot) {
+  const Room room = TryReserveSlowly(peer, id, size_bytes);
+  if (room.data == nullptr) {
     short_of_buffers_ = true;
     Block(peer);
     return no_buffer_;
   }
-  peer->send.Use();
-  return SendBuffer{(*slots_)[slot].data + peer::kPrefixBytes, peer->max_message_bytes, slot};
+  return BufferOf(room);
 }
 
 void EndpointImpl::Commit(PeerId id, SendBuffer buffer, uint32_t length_bytes, bool report_soon) {
   assert(length_bytes <= buffer.capacity_bytes);
+  CommitRoom(id,
+             {.data = buffer.data, .capacity_bytes = buffer.capacity_bytes, .slot = buffer.slot},
+             length_bytes, report_soon);
+}
+
+void EndpointImpl::CommitRoom(PeerId id, Room room, uint32_t length_bytes, bool report_soon) {
   Peer* peer = FindUp(id);
   if (peer != nullptr) [[likely]] {
     SendRing& ring = rings_[peer->ring];
     const auto message_bytes = static_cast<uint32_t>(length_bytes + peer::kPrefixBytes);
-    if (ring.Holds(buffer.slot, message_bytes)) [[likely]] {
+    if (ring.Holds(room.slot, message_bytes)) [[likely]] {
       if (report_soon || !ring.GoesOn(peer->send)) return JoinBatch(peer, &ring, report_soon);
       return AddToBatch(peer, &ring, ring.reserved_message, message_bytes, /*asks=*/false);
     }
   }
-  if (slots_->is_cell(buffer.slot)) {
-    return CommitCell(peer, buffer.slot, length_bytes, report_soon);
+  if (slots_->is_cell(room.slot)) {
+    return CommitCell(peer, room.slot, length_bytes, report_soon);
   }
-  CommitSlot(peer, buffer.slot, length_bytes, report_soon);
+  CommitSlot(peer, room.slot, length_bytes, report_soon);
 }
 
 // `peer`: null if it is no longer up.
