@@ -69,9 +69,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void Commit(PeerId peer, SendBuffer buffer, uint32_t length_bytes, bool report_soon) override;
   Room TryReserve(PeerId peer, uint32_t size_bytes) override;
   void CommitRoom(PeerId peer, Room room, uint32_t length_bytes, bool report_soon) override;
-  SlotRange NeverReleased() const override {
-    return {slots_->first_cell(), slots_->first_bulk() - slots_->first_cell()};
-  }
+  SlotRange NeverReleased() const override;
   void Repost(PeerId peer, uint32_t slot) override;
   void Release(uint32_t slot) override {
     if (!slots_->is_cell(slot)) queue_->Release(slot);  // a ring counts acknowledgements

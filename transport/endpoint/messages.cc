@@ -147,6 +147,10 @@ void EndpointImpl::CommitSlot(Peer* peer, uint32_t index, uint32_t length_bytes,
   queue_->Post(&peer->target, index);
 }
 
+Endpoint::SlotRange EndpointImpl::NeverReleased() const {
+  return {.first = slots_->first_cell(), .count = slots_->first_bulk() - slots_->first_cell()};
+}
+
 void EndpointImpl::Cancel(PeerId id, SendBuffer buffer) {
   Peer* peer = Find(id);
   if (peer != nullptr && peer->state != peer::State::kUp) peer = nullptr;
