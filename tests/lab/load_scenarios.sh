@@ -45,7 +45,7 @@ server_killed_under_load() {
 
 # The client's device goes: every call ends. The server goes on, and answers when the device is back.
 device_pulled_under_load() {
-  local count=3000 calling
+  local count=20000 calling
   rm -f $book
   serve_calls $count
   make_calls 60 --calls=$count --outstanding=16 &
