@@ -12,7 +12,8 @@
 namespace sluice::call {
 
 // Returns whether the connection has nothing to lose. Every request that was sent on it has ended, so no reply is expected. Waiting
-// calls and cancellations may be about to be sent. The only server that serves keeps its connection if another is unhealthy: calls would go there.
+// calls and cancellations may be about to be sent. If another server is up and unhealthy, the only one that serves keeps its
+// connection: otherwise calls would go to the unhealthy one.
 bool ClientEngine::MayRest(const Connection& connection) const {
   if (connection.state != ConnectionState::kUp || connection.outstanding != 0 ||
       !connection.cancels_owed.empty() || table_.waiting() != 0) {

@@ -42,6 +42,8 @@ void Node::Start() {
   scene_.trail.Add(scene_.now_ns(), index_, index_, Step::kStart, life_, 0);
   const Simulation::As as(*scene_.simulation, index_);
   auto process = std::make_unique<Process>(scene_, *this, life_);
+  scene_.witness.Begin(index_);
+  judged_ = 0;
   scene_.witness.SetTrial(true);
   auto device = device::Device::Open(scene_.plan.asks_rc[index_] ? "softdc0/rc" : "softdc0",
                                      {&Witness::Verbs()});

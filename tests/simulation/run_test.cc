@@ -117,6 +117,13 @@ TEST(RunPlanTest, ControlMessagesThatAreLostWhereTheirPeerNoLongerIs_AreSaidAgai
   EXPECT_TRUE(result.ok()) << Explain(plan, result);
 }
 
+// The completion queues of a process that was killed and of its successor had one address.
+TEST(RunPlanTest, CompletionsToldTwiceToAProcessThatWasKilled_AreNotHeldAgainstTheNext) {
+  const Plan plan = MakePlan({.seed = 900494, .messages = 100'000, .device = DeviceKind::kRc});
+  const Result result = RunPlan(plan);
+  EXPECT_TRUE(result.ok()) << Explain(plan, result);
+}
+
 TEST(RunPlanTest, OtherSeed_IsAnotherRun) {
   const PlanOptions options{.seed = 5, .messages = 1'000};
   const PlanOptions other{.seed = 6, .messages = 1'000};

@@ -178,6 +178,11 @@ int Witness::Repeat(CompletionQueue& queue, int most, ibv_wc* wc) {
   return count;
 }
 
+void Witness::Begin(uint32_t node) {
+  std::erase_if(completion_queues_, [node](const auto& one) { return one.second.node == node; });
+  of_node_[node] = nullptr;
+}
+
 bool Witness::RepeatCompletions(uint32_t node, uint32_t count) {
   if (of_node_[node] == nullptr) return false;
   CompletionQueue& queue = completion_queues_[of_node_[node]];

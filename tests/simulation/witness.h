@@ -34,6 +34,8 @@ class Witness {
 
   // Queues that are made from now on are trial objects, which may be asked for anything; or are not.
   void SetTrial(bool trial) { trial_ = trial; }
+  // A process starts on `node`: what the one before was told does not count. A queue of the new one may have the address of an old one.
+  void Begin(uint32_t node);
   // The process on `node` hears that many completions again which it has heard before. False: it has
   // heard none.
   bool RepeatCompletions(uint32_t node, uint32_t count);

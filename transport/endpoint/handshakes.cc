@@ -298,7 +298,7 @@ void EndpointImpl::Admit(const Request& request, const peer::Keyring& secrets) {
     ++handshakes_.full;
     LogRefused(request.from, made.status());
     Refuse(id, made.status());
-    // A recorded hello must not be enough to send other clients away. Nor is a place that becomes free anyway.
+    // A recorded hello must not send other clients away. If queue pairs that are ending take the place, it becomes free by itself.
     if (fresh && reception.queue_pairs_full()) handler_->OnNoPlace(/*refused=*/true);
     return;
   }

@@ -43,7 +43,7 @@ chmod +x "$root/init"
 echo "$release" >"$root/release"
 # In the order in which they have to be loaded; rdma_rxe asks the kernel's crypto for crc32 by name.
 number=100
-for module in virtio_pci virtio_console virtio_rng 9p 9pnet_virtio overlay veth sch_netem ib_uverbs rdma_ucm rdma_rxe \
+for module in virtio_pci virtio_console virtio_rng virtio_net 9p 9pnet_virtio overlay veth sch_netem ib_uverbs rdma_ucm rdma_rxe \
   crc32_generic crc32c_generic; do
   while read -r word path _; do
     [[ $word == insmod ]] || continue

@@ -40,6 +40,15 @@ class RestTest : public Cluster {
   }
   // The same message, at any time.
   void SayRest(int index = 0) { client_->OnMessage(connection(index).peer, RestMessage(), {}); }
+  // A call that waits for the connection, while no attempt to connect is answered.
+  Outcome& StartDuringRest() {
+    network_.set_silent(true);
+    Rest();
+    Outcome& call = outcomes_.emplace_back();
+    EXPECT_TRUE(Start(&call).ok());
+    Settle();
+    return call;
+  }
   void EndAttempt(const absl::Status& why) { client_->OnPeerDown(connection().peer, why); }
 };
 
@@ -171,11 +180,7 @@ TEST_F(RestTest, CallsDuringTheRestWaitForTheConnectionWhileTheServerIsFull) {
 
 TEST_F(RestTest, AnotherFailureThanAFullServerEndsTheCallsAtOnce) {
   Connect(1);
-  network_.set_silent(true);
-  Rest();
-  Outcome& call = outcomes_.emplace_back();
-  ASSERT_TRUE(Start(&call).ok());
-  Settle();
+  Outcome& call = StartDuringRest();
   EndAttempt(absl::UnavailableError("the server is gone"));
   Settle();
   EXPECT_EQ(call.ended, 1);
@@ -184,11 +189,7 @@ TEST_F(RestTest, AnotherFailureThanAFullServerEndsTheCallsAtOnce) {
 
 TEST_F(RestTest, CallsDoNotWaitForeverForAFullServer) {
   Connect(1);
-  network_.set_silent(true);
-  Rest();
-  Outcome& call = outcomes_.emplace_back();
-  ASSERT_TRUE(Start(&call).ok());
-  Settle();
+  Outcome& call = StartDuringRest();
   int refusals = 0;
   while (call.ended == 0 && refusals < 20) {
     ASSERT_EQ(connection().state, ConnectionState::kConnecting);
@@ -203,11 +204,7 @@ TEST_F(RestTest, CallsDoNotWaitForeverForAFullServer) {
 TEST_F(RestTest, ReconnectAttemptsThatAreSetLowDoNotCutTheWait) {
   options_.max_reconnect_attempts = 0;
   Connect(1);
-  network_.set_silent(true);
-  Rest();
-  Outcome& call = outcomes_.emplace_back();
-  ASSERT_TRUE(Start(&call).ok());
-  Settle();
+  Outcome& call = StartDuringRest();
   EndAttempt(absl::ResourceExhaustedError("all places are taken"));
   EXPECT_EQ(call.ended, 0) << call.status;
   network_.set_silent(false);

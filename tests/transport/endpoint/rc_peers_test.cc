@@ -143,24 +143,37 @@ struct PlaceHandler final : Handler {
   int taken = 0;
 };
 
+// A server whose handler counts OnNoPlace(), and a client.
+struct Crowd {
+  Crowd(const Options& options, const verbs::VerbsApi& api)
+      : server(options, &api, nullptr, &handler) {
+    handler.to = &server.recorder;
+    const auto listening = server.endpoint->Listen("127.0.0.1", 0);
+    EXPECT_TRUE(listening.ok()) << listening.status();
+    port = listening.value_or(0);
+  }
+  PlaceHandler handler;
+  Node server;
+  RcNode client;
+  uint16_t port = 0;
+};
+
 TEST(RcPeers, AtTheCapClientsAreRefusedByNameAndAPlaceIsFreeWhenItsQueuePairIsGone) {
   Options options;
   options.max_rc_queue_pairs = 2;
-  PlaceHandler handler;
-  Node server(options, &Counted(), nullptr, &handler);
-  handler.to = &server.recorder;
-  RcNode client;
-  const auto port = server.endpoint->Listen("127.0.0.1", 0);
-  ASSERT_TRUE(port.ok()) << port.status();
+  Crowd crowd(options, Counted());
+  Node& server = crowd.server;
+  RcNode& client = crowd.client;
+  PlaceHandler& handler = crowd.handler;
   most_queue_pairs = queue_pairs.load();  // without those of probes
-  std::vector<PeerId> peers = {ConnectPair(client, server, *port)};
+  std::vector<PeerId> peers = {ConnectPair(client, server, crowd.port)};
   EXPECT_EQ(handler.taken, 0);
-  peers.push_back(ConnectPair(client, server, *port));
+  peers.push_back(ConnectPair(client, server, crowd.port));
   EXPECT_EQ(handler.taken, 1) << "this was the last place";
   const auto connect = [&] {
     client.recorder.ups.clear();
     client.recorder.downs.clear();
-    return TryConnect(client, server, *port);
+    return TryConnect(client, server, crowd.port);
   };
   for (int attempt = 1; attempt <= 3; ++attempt) {
     (void)connect();
@@ -211,14 +224,12 @@ const verbs::VerbsApi& FullDevice() {
 }
 
 TEST(RcPeers, WhenTheDeviceHasNoQueuePairTheClientIsRefusedAsAtTheCap) {
-  PlaceHandler handler;
-  Node server(Options(), &FullDevice(), nullptr, &handler);
-  handler.to = &server.recorder;
-  RcNode client;
-  const auto port = server.endpoint->Listen("127.0.0.1", 0);
-  ASSERT_TRUE(port.ok()) << port.status();
+  Crowd crowd(Options(), FullDevice());
+  Node& server = crowd.server;
+  RcNode& client = crowd.client;
+  PlaceHandler& handler = crowd.handler;
   device_full = true;
-  TryConnect(client, server, *port);
+  TryConnect(client, server, crowd.port);
   device_full = false;
   ASSERT_EQ(client.recorder.downs.size(), 1u);
   const absl::Status& why = client.recorder.downs[0].why;
@@ -228,22 +239,20 @@ TEST(RcPeers, WhenTheDeviceHasNoQueuePairTheClientIsRefusedAsAtTheCap) {
   EXPECT_EQ(counts.full, 1u);
   EXPECT_EQ(handler.refused, 1);
   client.recorder.downs.clear();
-  (void)ConnectPair(client, server, *port);
+  (void)ConnectPair(client, server, crowd.port);
 }
 
 TEST(RcPeers, WhenPlacesForPeersRunOutTheErrorNamesThem) {
   Options options;
   options.max_peers = 1;
   options.max_rc_queue_pairs = 50;
-  PlaceHandler handler;
-  Node server(options, &Counted(), nullptr, &handler);
-  handler.to = &server.recorder;
-  RcNode client;
-  const auto port = server.endpoint->Listen("127.0.0.1", 0);
-  ASSERT_TRUE(port.ok()) << port.status();
-  (void)ConnectPair(client, server, *port);
+  Crowd crowd(options, Counted());
+  Node& server = crowd.server;
+  RcNode& client = crowd.client;
+  PlaceHandler& handler = crowd.handler;
+  (void)ConnectPair(client, server, crowd.port);
   client.recorder.ups.clear();
-  TryConnect(client, server, *port);
+  TryConnect(client, server, crowd.port);
   ASSERT_EQ(client.recorder.downs.size(), 1u);
   const std::string why(client.recorder.downs[0].why.message());
   EXPECT_NE(why.find("raise max_peers"), std::string::npos) << why;

@@ -1,0 +1,197 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs inside of each of the lab's two virtual machines: calls between two kernels with soft RoCE, whose eth0 are the two ends of one wire.
+# SLUICE_LAB_END says which machine this is: server (10.9.0.1) or client (10.9.0.2). They wait for each other by files in /wire, a folder of both.
+# The client's machine judges: it prints a line per scenario, and last how many passed; a non-zero status when one failed.
+set -uo pipefail
+end=${SLUICE_LAB_END:?server or client}
+programs=${SLUICE_LAB_PROGRAMS:?folder of call_lab}
+many=${SLUICE_LAB_CALLS:?number of calls with packets lost}
+only=${SLUICE_LAB_ONLY:-}
+passed=0 failed=0
+
+# ---- The wire.
+
+declare -A host=([server]=1 [client]=2)
+attach() {
+  local tries
+  ip addr add "10.9.0.${host[$end]}/24" dev eth0
+  ip link set eth0 mtu 4200 up
+  rdma link add rxe0 type rxe netdev eth0
+  for ((tries = 0; tries < 200; ++tries)); do
+    grep -q ACTIVE /sys/class/infiniband/rxe0/ports/1/state && return
+    sleep 0.05
+  done
+  return 1
+}
+# shape NETEM...: what happens to packets that this end sends. Nothing: none is touched.
+shape() {
+  tc qdisc del dev eth0 root 2>/dev/null
+  [[ $# -eq 0 ]] || tc qdisc add dev eth0 root netem "$@"
+}
+
+# ---- Both ends.
+
+# say WORD and await END.WORD: await gives up after ten minutes.
+say() { : >"/wire/$end.$1"; }
+await() {
+  local tries
+  for ((tries = 0; tries < 6000; ++tries)); do
+    [[ ! -e /wire/$1 ]] || return 0
+    sleep 0.1
+  done
+  echo "no sign of $1 for ten minutes"
+  return 1
+}
+
+# What each scenario does to the packets of both ends, and its number of calls.
+declare -A packets=(
+  [calls_between_two_kernels]=''
+  [calls_with_packets_lost]='loss 1%'
+  [calls_with_packets_delayed_and_reordered]='delay 2ms 1ms reorder 25%'
+  [wire_cut_for_five_seconds]=''
+  [server_powered_off]=''
+)
+declare -A calls=(
+  [calls_between_two_kernels]=2000
+  [calls_with_packets_lost]=$many
+  [calls_with_packets_delayed_and_reordered]=1000
+  [wire_cut_for_five_seconds]=1000000
+  [server_powered_off]=1000000
+)
+scenarios=(calls_between_two_kernels calls_with_packets_lost calls_with_packets_delayed_and_reordered wire_cut_for_five_seconds server_powered_off)
+
+# ---- The server's machine.
+
+# Serves until the client's machine is done. Its output is in /wire.
+serve() {
+  local name=$1 server
+  # shellcheck disable=SC2086 # words
+  shape ${packets[$name]}
+  rm -f /tmp/book
+  "$programs/call_lab" serve --listen=10.9.0.1:7490 --device=rxe0 --book=/tmp/book --calls="${calls[$name]}" >"/wire/$name.served" 2>&1 &
+  server=$!
+  until grep -qs listening "/wire/$name.served"; do
+    kill -0 $server 2>/dev/null || break
+    sleep 0.1
+  done
+  say "$name.up"
+  if [[ $name == server_powered_off ]]; then
+    await "client.$name.under_way"
+    echo 0 >/lab/status
+    sync
+    # At once, as if somebody had pulled the plug.
+    echo o >/proc/sysrq-trigger
+    sleep 60
+  fi
+  await "client.$name.done"
+  kill -TERM $server
+  wait $server
+  echo "status=$?" >>"/wire/$name.served"
+  say "$name.over"
+}
+
+# ---- The client's machine.
+
+missing=
+# has FILE NAME=VALUE...: each of these words stands there.
+has() {
+  local file=$1 word
+  shift
+  for word in "$@"; do
+    grep -qE "\b$word\b" "$file" || missing+=" $word (${file##*/})"
+  done
+}
+value() { grep -oE "\b$2=[^ ]+" "$1" | tail -n 1 | cut -d= -f2; }
+
+call() {
+  local name=$1
+  shift
+  "$programs/call_lab" call --server=10.9.0.1:7490 --device=rxe0 --calls="${calls[$name]}" "$@" >/tmp/called 2>&1
+}
+# Waits until calls are being made: the device sends packets by the hundred.
+sent() { cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts; }
+under_way() {
+  local before tries
+  before=$(sent)
+  for ((tries = 0; tries < 600; ++tries)); do
+    [[ $(($(sent) - before)) -lt 500 ]] || return 0
+    sleep 0.1
+  done
+  missing+=" calls within a minute;"
+}
+# Each call has its right answer, and was run once.
+each_once() {
+  local name=$1 count=${calls[$1]}
+  call "$name" --outstanding=16
+  say "$name.done"
+  await "server.$name.over" || missing+=" the server's end;"
+  has /tmp/called ended="$count" right="$count" wrong=0 twice=0
+  has "/wire/$name.served" executed="$count" repeated=0 status=0
+  said="$count calls, each with its right answer, each run once"
+}
+calls_between_two_kernels() { each_once "$1"; }
+calls_with_packets_lost() { each_once "$1"; }
+calls_with_packets_delayed_and_reordered() { each_once "$1"; }
+
+# Calls in flight when the peer is declared dead end with UNAVAILABLE. The others wait, and are answered. The interface stays up: after
+# `ip link set eth0 down` the kernel's soft RoCE makes no connection any more (README.md).
+wire_cut_for_five_seconds() {
+  local name=$1 count client
+  call "$name" --outstanding=16 --wait --timeout=40s --during=30s &
+  client=$!
+  under_way
+  shape loss 100%
+  sleep 5
+  shape
+  wait $client || missing+=" status 0 of the client;"
+  say "$name.done"
+  await "server.$name.over" || missing+=" the server's end;"
+  count=$(value /tmp/called started)
+  has /tmp/called ended="$count" wrong=0 failed=0 twice=0
+  has "/wire/$name.served" repeated=0 status=0
+  [[ $(value /tmp/called right) -ge $((count - 64)) ]] || missing+=" at least $((count - 64)) answers;"
+  said="5 s without a wire: $(value /tmp/called right) of $count calls answered, $(value /tmp/called unavailable) ended with UNAVAILABLE, none ran twice"
+}
+
+# Nobody says goodbye: the calls end with UNAVAILABLE, and none hangs.
+server_powered_off() {
+  local name=$1 count client
+  call "$name" --outstanding=16 --during=15s &
+  client=$!
+  under_way
+  say "$name.under_way"
+  wait $client || missing+=" status 0 of the client;"
+  count=$(value /tmp/called started)
+  has /tmp/called ended="$count" wrong=0 failed=0 twice=0
+  [[ $(value /tmp/called unavailable) -gt 0 ]] || missing+=" calls that the power cut ended;"
+  said="the server's machine was powered off: $(value /tmp/called right) calls answered, $(value /tmp/called unavailable) ended with UNAVAILABLE"
+}
+
+run_scenario() {
+  local name=$1
+  missing=
+  # shellcheck disable=SC2086 # words
+  shape ${packets[$name]}
+  await "server.$name.up" || missing+=" the server;"
+  "$name" "$name"
+  if [[ -z $missing ]]; then
+    ((++passed))
+    echo "pass     $name: $said"
+  else
+    ((++failed))
+    echo "FAIL     $name:$missing"
+    sed 's/^/    server: /' "/wire/$name.served"
+    sed 's/^/    client: /' /tmp/called
+  fi
+}
+
+attach || { echo "no soft RoCE on eth0"; exit 1; }
+for name in "${scenarios[@]}"; do
+  [[ -z $only || $name =~ $only ]] || continue
+  if [[ $end == server ]]; then serve "$name"; else run_scenario "$name"; fi
+done
+[[ $end == client ]] || exit 0
+echo "lab: two kernels $(uname -r), $passed passed, $failed failed"
+[[ $passed -gt 0 || $failed -gt 0 ]] || exit 3  # no scenario matches
+[[ $failed -eq 0 ]]
