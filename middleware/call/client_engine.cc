@@ -216,13 +216,15 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
   call->connection = only;
   ++only->outstanding;
   spec.method->request_codec->write(*spec.request, size, room.data + frame::kHeaderBytes);
-  sessions_.CommitPlain(
-      only->peer, room,
-      {.kind = frame::Kind::kRequest,
-       .payload_bytes = static_cast<uint32_t>(size),
-       .call_id = CallTable::FirstWireId(*call),
-       .method_id = spec.method->id,
-       .timeout_ns = deadline_ns == kNoDeadlineNs ? 0 : TimeoutOf(deadline_ns - now_ns_)});
+  sessions_.CommitPlain(only->peer, room,
+                        {.kind = frame::Kind::kRequest,
+                         .payload_bytes = static_cast<uint32_t>(size),
+                         .call_id = CallTable::FirstWireId(*call),
+                         .method_id = spec.method->id,
+                         .timeout_ns = deadline_ns == kNoDeadlineNs
+                                           ? 0
+                                           : std::min(static_cast<uint64_t>(deadline_ns - now_ns_),
+                                                      frame::kMaxTimeoutNs)});
   call->stats->CountRequestBytes(size);
   return absl::OkStatus();
 }

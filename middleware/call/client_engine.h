@@ -336,7 +336,7 @@ class ClientEngine final : public session::User {
   void End(Call* call, CallEvent event, const absl::Status& status);
   // As End(), for a reply of success to a call without a stream.
   void EndOk(Call* call);
-  bool IsSampled() { return !now_is_stale_ || quiet_passes_ >= kQuietPasses || sampler_.Hit(); }
+  bool IsSampled() { return quiet_passes_ >= kQuietPasses || sampler_.Hit(); }
   // Gives the caller the metadata and the attachment of the reply.
   void KeepBeside(Beside* beside, const frame::Parts& parts);
   // Handles a reply with an error: retries or ends the call.

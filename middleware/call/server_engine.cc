@@ -275,10 +275,11 @@ void ServerEngine::OnProtocolError(endpoint::PeerId id, std::string_view what,
   if (status.ok() && reply_beside_.empty()) [[likely]] {
     ReplyPlain(id, peer, request.call_id, entry->stats, *handler->method->reply_codec,
                *handler->reply);
+    NoteInline(id, entry->stats, absl::StatusCode::kOk);
   } else {
     ReplyUnplain(id, peer, request.call_id, *entry, status);
+    NoteInline(id, entry->stats, status.code());
   }
-  NoteInline(id, entry->stats, status);
   return status;
 }
 

@@ -288,9 +288,9 @@ class ServerEngine final : public session::User {
   // Notes a call that was answered inline. The engine reads the clock once for all such calls of a pass, after the doorbell; under load,
   // only in sampled passes. In other passes, the next reading of the clock gives approximate durations, which suffice to detect slow
   // calls.
-  void NoteInline(endpoint::PeerId id, observe::MethodStats* stats, const absl::Status& status) {
+  void NoteInline(endpoint::PeerId id, observe::MethodStats* stats, absl::StatusCode code) {
     if (ran_count_ == kMaxRan) ReadClock();
-    ran_[ran_count_++] = {id, stats, status.ok() ? absl::StatusCode::kOk : status.code()};
+    ran_[ran_count_++] = {id, stats, code};
   }
   bool TimeIsDue() {
     if (now_is_stale_) {  // the calls are of an earlier pass
@@ -345,12 +345,16 @@ class ServerEngine final : public session::User {
                  observe::MethodStats* stats, const MessageCodec& codec,
                  const google::protobuf::MessageLite* reply, size_t message_bytes, uint32_t size,
                  const Beside& beside);
-  void CountReply(endpoint::PeerId id, uint64_t call_id, observe::MethodStats* stats,
-                  size_t payload_bytes) {
+  [[gnu::always_inline]] void CountReply(endpoint::PeerId id, uint64_t call_id,
+                                         observe::MethodStats* stats, size_t payload_bytes) {
     stats->CountOk();
     stats->CountReplyBytes(payload_bytes);
     if (quiet_passes_ >= kQuietPasses || traced_.Hit()) [[unlikely]]
-      Trace(observe::TraceEvent::kReply, id, call_id, stats->id());
+      TraceReply(id, call_id, *stats);
+  }
+  [[gnu::cold, gnu::noinline]] void TraceReply(endpoint::PeerId id, uint64_t call_id,
+                                               const observe::MethodStats& stats) {
+    Trace(observe::TraceEvent::kReply, id, call_id, stats.id());
   }
   void Commit(endpoint::PeerId id, const Outgoing& outgoing, frame::Header& header);
   void PopWaiting(Peer* peer) {

@@ -65,6 +65,7 @@ class Valve final : public endpoint::Endpoint, public endpoint::Handler {
   endpoint::Room TryReserve(PeerId peer, uint32_t size_bytes) override {
     return below_->TryReserve(peer, size_bytes);
   }
+  SlotRange NeverReleased() const override { return below_->NeverReleased(); }
   void Repost(PeerId peer, uint32_t slot) override { below_->Repost(peer, slot); }
   void Release(uint32_t slot) override { below_->Release(slot); }
   void Cancel(PeerId peer, endpoint::SendBuffer buffer) override { below_->Cancel(peer, buffer); }

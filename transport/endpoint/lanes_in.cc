@@ -79,7 +79,6 @@ uint32_t EndpointImpl::TakeRun(Peer* peer, InLane* lane, uint32_t most) {
   const PeerId id = peer->id();
   const uint64_t own = uint64_t{peer->token} << 32 | peer->index();
   std::byte* const bytes = lane_message_.data();
-  peer->active_since_last_look = true;
   uint32_t count = 0;
   while (count < most) {
     const uint32_t size_bytes = reader.LookPlainly(bytes);
@@ -110,6 +109,8 @@ uint32_t EndpointImpl::TakeRun(Peer* peer, InLane* lane, uint32_t most) {
     if (peer->report_requested_by_peer || peer->receive.ReportIsDue()) QueueCreditReport(peer);
     if (lane->peer != peer || closed_) break;
   }
+  // Something that cannot be taken is no sign of life: it may lie there for ever.
+  if (count != 0 && peer->generation == id.generation) peer->active_since_last_look = true;
   counters_.lane_received += count;
   counters_.messages_received += count;
   return count;

@@ -78,7 +78,6 @@ void EndpointImpl::CloseRing(OutLane* out, bool write_rest) {
   SendRing* ring = out->ring;
   if (ring == nullptr) return;
   if (write_rest) WriteCells(ring);
-  out->writer.Advance(ring->batch);
   ring->batch = 0;
   ring->last_credit = ring->peer->send.used();
   CountUnacknowledged(ring->peer);

@@ -51,7 +51,7 @@ void DciPool::PostSentinel(Dci& dci) {
   ex->wr_id = SentinelId(dci.index, dci.drains);
   ex->wr_flags = IBV_SEND_SIGNALED;
   ibv_wr_send(ex);
-  ibv_wr_set_sge(ex, lkey_, reinterpret_cast<uint64_t>(slots_[0].data), 0);
+  ibv_wr_set_sge(ex, lkey_, reinterpret_cast<uint64_t>(slots_.data_area()), 0);
   mlx5dv_wr_set_dc_addr(dci.qp.dv, self_.get(), 0, 0);
   const int error_number = ibv_wr_complete(ex);
   if (error_number != 0) {

@@ -119,6 +119,8 @@ class SlotTable {
     return index;
   }
 
+  // Returns the memory of the data slots.
+  std::byte* data_area() const { return data_area_; }
   // Returns the maximum size of a message in a slot.
   uint32_t max_bytes() const { return max_bytes_; }
   uint32_t free_data() const { return free_count_[kData]; }

@@ -381,6 +381,34 @@ uint64_t* LastStamp() {
   return last;
 }
 
+// A message that cannot be taken stays in the lane, and its peer may be gone.
+TEST_F(LanesTest, MessageOutOfTurnIsNoSignOfLife) {
+  g_lane = {};
+  Options options = LaneOptions();
+  options.keepalive_ns = 3'000'000'000;
+  Make({}, options, SpyingTable());
+  ASSERT_TRUE(MakeLane());
+  const uint64_t before = receiver().program.received;
+  ASSERT_TRUE(sender().Send(peer_, 64));
+  for (int i = 0; i < 200; ++i) world_->simulation->Step();
+  uint64_t* const stamp = LastStamp();
+  ASSERT_NE(stamp, nullptr);
+  std::byte* const message = reinterpret_cast<std::byte*>(stamp) - (peer::kPrefixBytes + 64);
+  peer::Prefix prefix;
+  ASSERT_TRUE(peer::LoadPrefix(message, peer::kPrefixBytes, &prefix));
+  prefix.number = static_cast<uint16_t>(prefix.number + 5);
+  peer::StorePrefix(message, prefix);
+  sender().hung = true;
+  const int64_t since_ns = world_->simulation->NowNs();
+  while (receiver().program.downs == 0) {
+    ASSERT_LT(world_->simulation->NowNs() - since_ns, 10'000'000'000);
+    world_->simulation->RunFor(1'000'000);
+    receiver().Look();
+  }
+  EXPECT_EQ(receiver().program.received, before);
+  EXPECT_EQ(receiver().Counts().silent_peers, 1u);
+}
+
 // Both sides work at the same time only if answers leave before more is looked at.
 TEST_F(LanesTest, WhatComesWhileAMessageIsHandledWaitsForTheNextPass) {
   g_lane = {};
