@@ -8,6 +8,7 @@
 //   connect_cost fresh ADDRESS      one channel and one call; prints nanoseconds since main() began
 // The last three are for strace, perf and callgrind, which follow one process.
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -123,7 +125,48 @@ int Warm(const std::string& address, int connections) {
   return 0;
 }
 
+// Prints what a connection consists of, as it costs here: these differ between machines by a factor of ten and more.
+void PrintMachine() {
+  constexpr int kPages = 4096;
+  constexpr size_t kPageBytes = 4096;
+  void* const pages = mmap(nullptr, kPages * kPageBytes, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) Die(absl::ErrnoToStatus(errno, "mmap"));
+  madvise(pages, kPages * kPageBytes, MADV_NOHUGEPAGE);
+  const int64_t faults_ns = NowNs();
+  for (int i = 0; i < kPages; ++i) static_cast<volatile char*>(pages)[i * kPageBytes] = 1;
+  const int64_t calls_ns = NowNs();
+  constexpr int kCalls = 100'000;
+  for (int i = 0; i < kCalls; ++i) (void)getppid();
+  const int64_t wakes_ns = NowNs();
+  munmap(pages, kPages * kPageBytes);
+
+  constexpr int kWakes = 5'000;
+  int there[2], back[2];
+  if (pipe(there) != 0 || pipe(back) != 0) Die(absl::ErrnoToStatus(errno, "pipe"));
+  std::thread other([&] {
+    char byte = 0;
+    while (read(there[0], &byte, 1) == 1 && write(back[1], &byte, 1) == 1) {
+    }
+  });
+  const int64_t start_ns = NowNs();
+  char byte = 0;
+  for (int i = 0; i < kWakes; ++i) {
+    if (write(there[1], &byte, 1) != 1 || read(back[0], &byte, 1) != 1) std::abort();
+  }
+  const int64_t end_ns = NowNs();
+  close(there[1]);
+  other.join();
+  for (const int fd : {there[0], back[0], back[1]}) close(fd);
+  std::printf(
+      "this machine: page fault %.1f us, system call %.2f us, wake-up of another thread %.1f us\n",
+      static_cast<double>(calls_ns - faults_ns) / kPages / 1e3,
+      static_cast<double>(wakes_ns - calls_ns) / kCalls / 1e3,
+      static_cast<double>(end_ns - start_ns) / (2 * kWakes) / 1e3);
+}
+
 int Measure(const char* program, int warm, int fresh) {
+  PrintMachine();
   auto server = OrDie(tools::ChildProcess::Start({program, "serve"}));
   const std::string address = OrDie(tools::ListeningAddress(*server, kPatience));
   clockid_t server_clock;

@@ -38,22 +38,32 @@ read_mutations() {
 }
 
 # check_mutations TABLE: reads it, and holds it against the tree. The status is 0 if
-# - each row is well formed, and no patch has two;
+# - each row is well formed, no row stands twice, and no patch is both noticed and unnoticed;
 # - each patch exists and applies to the tree as it is;
 # - the BUILD file of each target names the target;
 # - each patch in a folder `mutations` below tests/ has a row.
 check_mutations() {
-  local table=$1 status=0 patch target
-  local -A rows=()
+  local table=$1 status=0 i patch target row
+  local -A seen=() rows=()
   read_mutations "$table" || status=$?
   [[ $status -lt 2 ]] || return $status
 
-  for patch in "${mutation_patches[@]}" "${mutations_unnoticed[@]}"; do
-    if [[ -n ${rows[$patch]:-} ]]; then
-      echo "$table: $patch has two rows"
+  for i in "${!mutation_patches[@]}"; do
+    row="${mutation_patches[i]} ${mutation_targets[i]} ${mutation_arguments[i]}"
+    [[ -z ${seen[$row]:-} ]] || {
+      echo "$table: ${mutation_patches[i]} has the same row twice"
       status=1
-      continue
-    fi
+    }
+    seen[$row]=1
+  done
+  for patch in "${mutations_unnoticed[@]}"; do
+    [[ " ${mutation_patches[*]} " != *" $patch "* ]] || {
+      echo "$table: $patch is noticed and unnoticed"
+      status=1
+    }
+  done
+  for patch in "${mutation_patches[@]}" "${mutations_unnoticed[@]}"; do
+    [[ -z ${rows[$patch]:-} ]] || continue
     rows[$patch]=1
     if [[ ! -f $patch ]]; then
       echo "$table: there is no $patch"

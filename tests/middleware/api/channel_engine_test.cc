@@ -142,6 +142,9 @@ TEST_F(ChannelEngineTest, EachChannelAddsRoomForItsCalls) {
 TEST_F(ChannelEngineTest, ChannelsBeyondTheNumbersOfCallsHaveTheirOwn) {
   testing_support::FakeStack stack(&network_, testing_support::FakeNetwork::Options());
   call::ClientGroup group(stack.clock());
+  const auto endpoint = stack.CreateEndpoint({}, {}, {}, stack.log(), group.handler());
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  group.Attach(endpoint->get());
   ChannelEngines engines(&stack, &group);
   ChannelTraits traits;
   traits.engine.max_outstanding_calls = 1u << 16;  // of 1 << 20 numbers

@@ -58,8 +58,9 @@ expect 2 'cannot read' read_mutations none
 expect 0 '^$' with check_mutations "$one" "$two" "$three"
 expect 0 '^$' with check_mutations "$one" 'unnoticed tests/a/mutations/two.patch' "$three"
 expect 1 '^table: tests/a/mutations/two.patch has no row$' with check_mutations "$one" "$three"
-expect 1 '^table: tests/a/mutations/one.patch has two rows$' with check_mutations "$one" "$two" "$three" "$one --seeds 2"
-expect 1 '^table: tests/a/mutations/one.patch has two rows$' with check_mutations "$one" "$two" "$three" \
+expect 0 '^$' with check_mutations "$one" "$two" "$three" "$one --seeds 2"
+expect 1 '^table: tests/a/mutations/one.patch has the same row twice$' with check_mutations "$one" "$two" "$three" "$one"
+expect 1 '^table: tests/a/mutations/one.patch is noticed and unnoticed$' with check_mutations "$one" "$two" "$three" \
   'unnoticed tests/a/mutations/one.patch'
 expect 1 '^table: there is no tests/a/mutations/four.patch$' with check_mutations "$one" "$two" "$three" "${one/one/four}"
 expect 1 '^table: there is no tests/a/mutations/four.patch$' with check_mutations "$one" "$two" "$three" \
