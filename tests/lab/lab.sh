@@ -48,7 +48,7 @@ limit_s=900
 status=0
 step "running it on a kernel of its own"
 tests/lab/vm/boot.sh "$cache" "${SLUICE_LAB_LIMIT_S:-$limit_s}" "$script" "${files[@]}" \
-  tests/lab/{scenarios,suite_scenarios,example_scenarios,load_scenarios,library_scenarios}.sh tests/lab/{rxe_differs,library_differs}.txt docs/two-hosts.md ||
+  tests/lab/{judge,scenarios,suite_scenarios,example_scenarios,load_scenarios,library_scenarios}.sh tests/lab/{rxe_differs,library_differs}.txt docs/two-hosts.md ||
   status=$?
 [[ $status -eq 0 || ($status -eq 3 && -n ${1:-}) ]] || exit $status
 
@@ -66,7 +66,7 @@ done
 step "running it on two kernels"
 boot_end() {
   tests/lab/vm/boot.sh -w "$scratch/wire:$port:$1" "$cache" "${SLUICE_LAB_LIMIT_S:-$limit_s}" "$scratch/$2" "$(in_bin //tests/lab:call_lab)" \
-    tests/lab/two_machines.sh
+    tests/lab/{judge,two_machines}.sh
 }
 boot_end 1 server >"$scratch/server.out" &
 two=0

@@ -7,8 +7,9 @@ set -uo pipefail
 end=${SLUICE_LAB_END:?server or client}
 programs=${SLUICE_LAB_PROGRAMS:?folder of call_lab}
 many=${SLUICE_LAB_CALLS:?number of calls with packets lost}
-only=${SLUICE_LAB_ONLY:-}
-passed=0 failed=0
+here=$(dirname "${BASH_SOURCE[0]}")
+# shellcheck source=tests/lab/judge.sh
+source "$here/judge.sh"
 
 # ---- The wire.
 
@@ -93,17 +94,6 @@ serve() {
 
 # ---- The client's machine.
 
-missing=
-# has FILE NAME=VALUE...: each of these words stands there.
-has() {
-  local file=$1 word
-  shift
-  for word in "$@"; do
-    grep -qE "\b$word\b" "$file" || missing+=" $word (${file##*/})"
-  done
-}
-value() { grep -oE "\b$2=[^ ]+" "$1" | tail -n 1 | cut -d= -f2; }
-
 call() {
   local name=$1
   shift
@@ -170,28 +160,17 @@ server_powered_off() {
 
 run_scenario() {
   local name=$1
-  missing=
   # shellcheck disable=SC2086 # words
   shape ${packets[$name]}
   await "server.$name.up" || missing+=" the server;"
   "$name" "$name"
-  if [[ -z $missing ]]; then
-    ((++passed))
-    echo "pass     $name: $said"
-  else
-    ((++failed))
-    echo "FAIL     $name:$missing"
-    sed 's/^/    server: /' "/wire/$name.served"
-    sed 's/^/    client: /' /tmp/called
-  fi
+  judge "$name" "/wire/$name.served" /tmp/called
 }
 
 attach || { echo "no soft RoCE on eth0"; exit 1; }
 for name in "${scenarios[@]}"; do
-  [[ -z $only || $name =~ $only ]] || continue
+  selected "$name" || continue
   if [[ $end == server ]]; then serve "$name"; else run_scenario "$name"; fi
 done
 [[ $end == client ]] || exit 0
-echo "lab: two kernels $(uname -r), $passed passed, $failed failed"
-[[ $passed -gt 0 || $failed -gt 0 ]] || exit 3  # no scenario matches
-[[ $failed -eq 0 ]]
+conclude "two kernels"
