@@ -47,12 +47,16 @@ wire() {
   done
 }
 
-# loss PERCENT: of what either end sends. 0: none.
+# loss PERCENT: of what either end sends. 0: none any more; it is missing if none was lost until then.
 loss() {
-  local end
+  local end lost
+  if [[ $1 == 0 ]]; then
+    lost=$(tc -s qdisc show | grep -A 1 netem | grep -oE 'dropped [0-9]+' | cut -d' ' -f2 | paste -sd+)
+    [[ $((${lost:-0})) -gt 0 ]] || missing+=" lost packets;"
+  fi
   for end in east west; do
     tc qdisc del dev "$end" root 2>/dev/null
-    [[ $1 == 0 ]] || tc qdisc add dev "$end" root netem loss "$1%"
+    [[ $1 == 0 ]] || tc qdisc add dev "$end" root netem loss "$1%" || missing+=" netem;"
   done
 }
 
@@ -69,7 +73,7 @@ start_server() {
   done
 }
 stop_server() {
-  kill "$server" && wait "$server"
+  kill -TERM "$server" && wait "$server" || missing+=" status 0 of the server;"
 }
 client() {
   "$lab" connect --device rxe1 --source 10.0.0.2 --address 10.0.0.1 --port 7000 "$@" < <(exec sleep infinity) >/tmp/client 2>&1
@@ -77,7 +81,7 @@ client() {
 
 start_echo() {
   : >/tmp/client
-  "$programs/echo_server" --listen=10.0.0.1:7471 --device=rxe0 "$@" >/tmp/server 2>&1 &
+  "$programs/echo_server" --listen=10.0.0.1:7471 --device=rxe0 >/tmp/server 2>&1 &
   server=$!
   until grep -qs listening /tmp/server; do
     kill -0 $server 2>/dev/null || return 1
@@ -226,8 +230,7 @@ peer_that_never_answers_goodbye() {
   local stopped
   stopped=$(pgrep -x cm_lab | awk -v server="$server" '$1 != server && !seen++')
   kill -STOP "$stopped"
-  kill -TERM "$server"
-  wait "$server"
+  stop_server
   kill -CONT "$stopped"
   wait "$clients"
   has /tmp/client up=5 down_UNAVAILABLE=5
@@ -245,7 +248,7 @@ echo_over_rc() {
   start_echo
   answered=0
   echo_call one two three four five
-  kill -TERM "$server" && wait "$server"
+  stop_server
   [[ $answered == 5 ]] || missing+=" answered=$answered of 5"
   grep -q 'RC queue pairs instead of DC' /tmp/server || missing+=" a server that says it uses RC"
   [[ $(sent_by rxe1) -gt $before ]] || missing+=" packets by rxe1"
@@ -258,7 +261,7 @@ echo_over_rc_with_packets_lost() {
   answered=0
   echo_call {1..10}
   loss 0
-  kill -TERM "$server" && wait "$server"
+  stop_server
   [[ $answered == 10 ]] || missing+=" answered=$answered of 10"
   said="one packet in twenty lost: ten clients had their answers"
 }
@@ -274,7 +277,7 @@ echo_server_killed_and_restarted() {
   start_echo
   answered=0
   echo_call after again
-  kill -TERM "$server" && wait "$server"
+  stop_server
   [[ $answered == 2 ]] || missing+=" answered=$answered of 2"
   said="a call to the dead server fails, and its successor answers"
 }
@@ -297,7 +300,7 @@ two_hosts_page() {
   done
   # The emulated machine is slow.
   (cd /tmp/two_hosts && eval "$client_command --timeout=30s") >/tmp/client 2>&1
-  kill -TERM "$server" && wait "$server"
+  stop_server
   [[ $(</tmp/client) == hello ]] || missing+=" the answer"
   sed -n '/^```text$/,/^```$/p' "$page" | grep -v '^```' >/tmp/two_hosts/expected
   [[ -s /tmp/two_hosts/expected ]] && diff /tmp/two_hosts/expected /tmp/server >&2 || missing+=" the output in the page"

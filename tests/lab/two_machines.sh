@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs inside of each of the lab's two virtual machines: calls between two kernels with soft RoCE, whose eth0 are the two ends of one wire.
-# SLUICE_LAB_END says which machine this is: server (10.9.0.1) or client (10.9.0.2). They wait for each other by files in /wire, a folder of both.
-# The client's machine judges: it prints a line per scenario, and last how many passed; a non-zero status when one failed.
+# Runs inside of each of the lab's two virtual machines, whose eth0 are the two ends of one wire: docs/two-hosts.md, step by step, and calls
+# between two kernels with soft RoCE. SLUICE_LAB_END says which machine this is: server (10.9.0.1) or client (10.9.0.2). They wait for each
+# other by files in /wire, a folder of both. The client's machine judges: it prints a line per scenario, and last how many passed. Its exit
+# status is 1 if a scenario failed, and 3 if there was none.
 set -uo pipefail
 end=${SLUICE_LAB_END:?server or client}
 programs=${SLUICE_LAB_PROGRAMS:?folder of call_lab}
@@ -14,35 +15,69 @@ source "$here/judge.sh"
 # ---- The wire.
 
 declare -A host=([server]=1 [client]=2)
-attach() {
+link_is_up() {
   local tries
-  ip addr add "10.9.0.${host[$end]}/24" dev eth0
-  ip link set eth0 mtu 4200 up
-  rdma link add rxe0 type rxe netdev eth0
   for ((tries = 0; tries < 200; ++tries)); do
-    grep -q ACTIVE /sys/class/infiniband/rxe0/ports/1/state && return
+    grep -qs ACTIVE /sys/class/infiniband/rxe0/ports/1/state && return
     sleep 0.05
   done
   return 1
 }
+# The device and the address of the scenarios with calls. The page has left others.
+attached=
+attach() {
+  [[ -z $attached ]] || return 0
+  attached=1
+  rdma link delete rxe0 2>/dev/null
+  ip addr flush dev eth0
+  ip addr add "10.9.0.${host[$end]}/24" dev eth0
+  ip link set eth0 mtu 4200 up
+  rdma link add rxe0 type rxe netdev eth0
+  link_is_up || { echo "no soft RoCE on eth0"; exit 1; }
+}
 # shape NETEM...: what happens to packets that this end sends. Nothing: none is touched.
 shape() {
   tc qdisc del dev eth0 root 2>/dev/null
-  [[ $# -eq 0 ]] || tc qdisc add dev eth0 root netem "$@"
+  [[ $# -eq 0 ]] || tc qdisc add dev eth0 root netem "$@" || missing+=" netem $*;"
 }
+# The number of packets that netem has dropped.
+dropped() { tc -s qdisc show dev eth0 root | grep -oE 'dropped [0-9]+' | cut -d' ' -f2; }
+# The packets' loss is part of a scenario: it fails if nothing was lost.
+loses() { [[ $* != *loss* || $(dropped) -gt 0 ]] || missing+=" packets dropped by the $end's machine;"; }
 
 # ---- Both ends.
 
-# say WORD and await END.WORD: await gives up after ten minutes.
+# say WORD and await END.WORD: await gives up after ten minutes, or when the script of the other machine has ended.
 say() { : >"/wire/$end.$1"; }
 await() {
-  local tries
+  local tries gone=
   for ((tries = 0; tries < 6000; ++tries)); do
     [[ ! -e /wire/$1 ]] || return 0
+    [[ -z $gone ]] || break
+    [[ ! -e /wire/${1%%.*}.ended ]] || gone=1  # perhaps it said the word just before
     sleep 0.1
   done
-  echo "no sign of $1 for ten minutes"
+  missing+=" $1;"
   return 1
+}
+trap 'say ended' EXIT
+
+# listens PID FILE: waits until the program says so there, or has ended.
+listens() {
+  until grep -qs listening "$2"; do
+    kill -0 "$1" 2>/dev/null || { missing+=" a server that listens;"; return 1; }
+    sleep 0.1
+  done
+}
+# The server's machine has no say in the end: it hands on what is missing there. all_of_it: the client's machine takes that over.
+hand_on() {
+  echo "$missing" >"/wire/$1.missing"
+  missing=
+  say "$1.over"
+}
+all_of_it() {
+  await "server.$1.over" || return 0
+  missing+=$(<"/wire/$1.missing")
 }
 
 # What each scenario does to the packets of both ends, and its number of calls.
@@ -67,15 +102,13 @@ scenarios=(calls_between_two_kernels calls_with_packets_lost calls_with_packets_
 # Serves until the client's machine is done. Its output is in /wire.
 serve() {
   local name=$1 server
+  attach
   # shellcheck disable=SC2086 # words
   shape ${packets[$name]}
   rm -f /tmp/book
   "$programs/call_lab" serve --listen=10.9.0.1:7490 --device=rxe0 --book=/tmp/book --calls="${calls[$name]}" >"/wire/$name.served" 2>&1 &
   server=$!
-  until grep -qs listening "/wire/$name.served"; do
-    kill -0 $server 2>/dev/null || break
-    sleep 0.1
-  done
+  listens $server "/wire/$name.served"
   say "$name.up"
   if [[ $name == server_powered_off ]]; then
     await "client.$name.under_way"
@@ -84,20 +117,24 @@ serve() {
     # At once, as if somebody had pulled the plug.
     echo o >/proc/sysrq-trigger
     sleep 60
+    exit 1  # the power is still on
   fi
   await "client.$name.done"
+  loses "${packets[$name]}"
   kill -TERM $server
   wait $server
   echo "status=$?" >>"/wire/$name.served"
-  say "$name.over"
+  hand_on "$name"
 }
 
 # ---- The client's machine.
 
+# No call may hang. The calls with packets lost take longest.
+call_limit_s=$((120 + many / 20))
 call() {
   local name=$1
   shift
-  "$programs/call_lab" call --server=10.9.0.1:7490 --device=rxe0 --calls="${calls[$name]}" "$@" >/tmp/called 2>&1
+  timeout $call_limit_s "$programs/call_lab" call --server=10.9.0.1:7490 --device=rxe0 --calls="${calls[$name]}" "$@" >/tmp/called 2>&1
 }
 # Waits until calls are being made: the device sends packets by the hundred.
 sent() { cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts; }
@@ -113,9 +150,10 @@ under_way() {
 # Each call has its right answer, and was run once.
 each_once() {
   local name=$1 count=${calls[$1]}
-  call "$name" --outstanding=16
+  call "$name" --outstanding=16 || missing+=" status 0 of the client;"
+  loses "${packets[$name]}"
   say "$name.done"
-  await "server.$name.over" || missing+=" the server's end;"
+  all_of_it "$name"
   has /tmp/called ended="$count" right="$count" wrong=0 twice=0
   has "/wire/$name.served" executed="$count" repeated=0 status=0
   said="$count calls, each with its right answer, each run once"
@@ -133,10 +171,11 @@ wire_cut_for_five_seconds() {
   under_way
   shape loss 100%
   sleep 5
+  loses loss
   shape
   wait $client || missing+=" status 0 of the client;"
   say "$name.done"
-  await "server.$name.over" || missing+=" the server's end;"
+  all_of_it "$name"
   count=$(value /tmp/called started)
   has /tmp/called ended="$count" wrong=0 failed=0 twice=0
   has "/wire/$name.served" repeated=0 status=0
@@ -160,14 +199,14 @@ server_powered_off() {
 
 run_scenario() {
   local name=$1
+  attach
   # shellcheck disable=SC2086 # words
   shape ${packets[$name]}
-  await "server.$name.up" || missing+=" the server;"
-  "$name" "$name"
+  : >/tmp/called
+  await "server.$name.up" && "$name" "$name"
   judge "$name" "/wire/$name.served" /tmp/called
 }
 
-attach || { echo "no soft RoCE on eth0"; exit 1; }
 for name in "${scenarios[@]}"; do
   selected "$name" || continue
   if [[ $end == server ]]; then serve "$name"; else run_scenario "$name"; fi
