@@ -282,31 +282,6 @@ echo_server_killed_and_restarted() {
   said="a call to the dead server fails, and its successor answers"
 }
 
-# The commands and the output of docs/two-hosts.md, as they stand there.
-two_hosts_page() {
-  local page=${SLUICE_LAB_PAGE:?docs/two-hosts.md} folder=/tmp/two_hosts/bazel-bin/examples/echo server_command client_command
-  server_command=$(grep -m 1 '^bazel-bin/examples/echo/echo_server ' "$page")
-  client_command=$(grep -m 1 '^bazel-bin/examples/echo/echo_client ' "$page")
-  want "$server_command" "a server in the page"
-  want "$client_command" "a client in the page"
-  mkdir -p "$folder"
-  ln -sf "$programs/echo_server" "$programs/echo_client" "$folder"
-  : >/tmp/server
-  (cd /tmp/two_hosts && eval "exec $server_command") >/tmp/server 2>&1 &
-  server=$!
-  until grep -qs listening /tmp/server; do
-    kill -0 $server 2>/dev/null || break
-    sleep 0.05
-  done
-  # The emulated machine is slow.
-  (cd /tmp/two_hosts && eval "$client_command --timeout=30s") >/tmp/client 2>&1
-  stop_server
-  [[ $(</tmp/client) == hello ]] || missing+=" the answer"
-  sed -n '/^```text$/,/^```$/p' "$page" | grep -v '^```' >/tmp/two_hosts/expected
-  [[ -s /tmp/two_hosts/expected ]] && diff /tmp/two_hosts/expected /tmp/server >&2 || missing+=" the output in the page"
-  said="the commands of docs/two-hosts.md give the output that stands there"
-}
-
 # shellcheck source=tests/lab/suite_scenarios.sh
 source "$here/suite_scenarios.sh"
 # shellcheck source=tests/lab/example_scenarios.sh
@@ -319,7 +294,7 @@ source "$here/library_scenarios.sh"
 wire
 for name in a_thousand_connections handshake_without_dc ece_both_ways ece_of_the_client_alone ece_of_the_server_alone \
   server_killed_and_restarted client_killed packets_lost server_that_never_answers client_that_never_establishes \
-  peer_that_never_answers_goodbye echo_over_rc echo_over_rc_with_packets_lost echo_server_killed_and_restarted two_hosts_page flow_over_rc \
+  peer_that_never_answers_goodbye echo_over_rc echo_over_rc_with_packets_lost echo_server_killed_and_restarted flow_over_rc \
   log_tail_over_rc fan_out_over_rc own_loop_over_rc server_killed_under_load device_pulled_under_load soak conformance_suite hardware_probes tutorial_over_rc library_tests; do
   scenario "$name"
 done

@@ -77,7 +77,9 @@ hand_on() {
 }
 all_of_it() {
   await "server.$1.over" || return 0
-  missing+=$(<"/wire/$1.missing")
+  local there
+  there=$(<"/wire/$1.missing")
+  [[ -z $there ]] || missing+=" on the server's machine:$there"
 }
 
 # What each scenario does to the packets of both ends, and its number of calls.
@@ -95,7 +97,145 @@ declare -A calls=(
   [wire_cut_for_five_seconds]=1000000
   [server_powered_off]=1000000
 )
-scenarios=(calls_between_two_kernels calls_with_packets_lost calls_with_packets_delayed_and_reordered wire_cut_for_five_seconds server_powered_off)
+# The page comes first, because its step 2 begins without a device.
+scenarios=(two_hosts_page calls_between_two_kernels calls_with_packets_lost calls_with_packets_delayed_and_reordered wire_cut_for_five_seconds server_powered_off)
+
+# ---- The page, in the machines of hosts A (server) and B (client).
+
+page=${SLUICE_LAB_PAGE:?docs/two-hosts.md}
+clone=/tmp/clone  # where the reader is
+
+# block STEP LANGUAGE N: the N-th fenced block in this language below the heading of the step.
+block() {
+  awk -v heading="## $1. " -v fence="\`\`\`$2" -v wanted="$3" '
+    /^## / { within = index($0, heading) == 1 }
+    $0 == "```" { inside = 0 }
+    inside && count == wanted
+    within && $0 == fence { inside = 1; ++count }
+  ' "$page"
+}
+# in_clone COMMANDS: as the reader's shell runs them.
+in_clone() { (cd $clone && exec timeout --preserve-status 120 bash -euc "$1"); }
+# row TEXT FILE: the first column of the page's last table has the text, and the file too.
+row() {
+  grep -qF "| \`$1\`" "$page" || missing+=" a row '$1' in the page;"
+  grep -qF "$1" "$2" || missing+=" '$1' in ${2##*/};"
+}
+# examined BEFORE STATUS TEXT...: after the commands BEFORE, `sluice_info --check` of step 2 ends with STATUS, and each text is in its findings.
+examined() {
+  local status=0 text
+  in_clone "$1
+    $(block 2 sh 2)" >/tmp/check 2>&1 || status=$?
+  { echo "--- sluice_info --check: status $status"; cat /tmp/check; } >>"/wire/page.$end"
+  [[ $status == "$2" ]] || missing+=" status $2 of sluice_info --check, not $status;"
+  for text in "${@:3}"; do grep -qF -- "$text" /tmp/check || missing+=" '$text' from sluice_info --check;"; done
+}
+
+# A plain host: an address, no RDMA module beyond the kernel's own, and no device.
+plain_host() {
+  local program
+  mkdir -p $clone/bazel-bin/{examples/echo,tools} /lib/modules
+  for program in examples/echo/echo_{server,client} tools/sluice_info; do ln -s "$programs/${program##*/}" "$clone/bazel-bin/$program"; done
+  ln -s "${SLUICE_LAB_MODULES:?the modules of the kernel}/$(uname -r)" "/lib/modules/$(uname -r)"
+  rmmod rdma_ucm rdma_rxe || missing+=" a kernel without rdma_ucm and rdma_rxe;"
+  ip addr add "10.0.0.${host[$end]}/24" dev eth0
+  ip link set eth0 up
+}
+
+step_two() {
+  local nothing="Nothing keeps Sluice from working here."
+  plain_host
+  examined "" 0 "modprobe rdma_rxe; rdma link add rxe0 type rxe netdev NAME" "$nothing"
+  # What the page's reader sees without this step.
+  in_clone "$(block 4 sh 1)" >/tmp/no_device 2>&1 && missing+=" no answer without a device;"
+  row "no device named rxe0" /tmp/no_device
+  in_clone "$(block 2 sh 1)" >>"/wire/page.$end" 2>&1 || missing+=" status 0 of the commands of step 2;"
+  link_is_up || missing+=" an active port;"
+  examined "" 0 "rxe0 port 1      ACTIVE" "$nothing"
+  grep -q BLOCKING /tmp/check && missing+=" no BLOCKING line;"
+  examined "ulimit -l 8192" 1 "BLOCKING  memlock" "  ulimit -l unlimited;"
+  # One of the three commands was forgotten.
+  rmmod rdma_ucm || missing+=" a kernel without rdma_ucm;"
+  examined "" 1 "BLOCKING  RDMA_CM" "  modprobe rdma_ucm;" "see BLOCKING"
+  in_clone "modprobe rdma_ucm" || missing+=" status 0 of modprobe rdma_ucm;"
+  examined "" 0 "$nothing"
+}
+
+# start_page_server COMMANDS: its output is /wire/page.served, its process $page_server.
+start_page_server() {
+  (cd $clone && exec timeout --preserve-status 300 bash -euc "$1") >/wire/page.served 2>&1 &
+  page_server=$!
+  listens $page_server /wire/page.served
+}
+end_page_server() {
+  kill -TERM $page_server
+  wait $page_server || missing+=" status 0 of the server, not $?;"
+  { echo "--- the server"; cat /wire/page.served; } >>/wire/page.server
+}
+
+host_a() {
+  local command
+  command=$(block 3 sh 1)
+  step_two
+  say page.ready
+  await client.page.refused
+  start_page_server "exec $command"
+  block 3 text 1 >/tmp/expected
+  [[ -s /tmp/expected ]] || missing+=" the server's output in the page;"
+  diff /tmp/expected /wire/page.served >>/wire/page.server || missing+=" the server's output as in the page;"
+  say page.listening
+  await client.page.called
+  end_page_server
+  start_page_server "exec ${command/--device=rxe0/}"
+  grep -q '^device softdc' /wire/page.served || missing+=" a server on softdc without --device;"
+  say page.on_softdc
+  await client.page.softdc_called
+  end_page_server
+  in_clone "ulimit -l 64; exec setpriv --reuid=65534 --regid=65534 --clear-groups $command" >/tmp/locked 2>&1 && missing+=" no server within 64 KiB;"
+  { echo "--- the server within 64 KiB"; cat /tmp/locked; } >>/wire/page.server
+  row "RLIMIT_MEMLOCK is" /tmp/locked
+  start_page_server "ulimit -l 64; exec $command"  # root needs no limit
+  end_page_server
+  hand_on two_hosts_page
+}
+
+# call_fails TEXT [OPTION...]: the page's call ends with an error that has the text.
+call_fails() {
+  # The emulated machine is slow.
+  in_clone "$(block 4 sh 1) --timeout=30s ${*:2}" >/tmp/failed 2>&1 && missing+=" no answer instead of '$1';"
+  { echo "--- a call that fails"; cat /tmp/failed; } >>/wire/page.client
+  row "$1" /tmp/failed
+}
+host_b() {
+  step_two
+  await server.page.ready
+  call_fails "no process listens on that port"
+  say page.refused
+  await server.page.listening
+  in_clone "$(block 4 sh 1) --timeout=30s" >/tmp/called 2>&1 || missing+=" status 0 of the client, not $?;"
+  { echo "--- the call"; cat /tmp/called; } >>/wire/page.client
+  block 4 text 1 >/tmp/expected
+  [[ -s /tmp/expected ]] || missing+=" the client's output in the page;"
+  diff /tmp/expected /tmp/called >>/wire/page.client || missing+=" the client's output as in the page;"
+  # No packet of UDP arrives; the hosts know each other's link addresses.
+  ip neigh replace 10.0.0.1 lladdr 52:54:00:00:00:01 dev eth0 nud permanent
+  shape loss 100%
+  call_fails "connect timed out" --timeout=5s
+  shape
+  # RoCE packets of 512 bytes.
+  ip link set eth0 mtu 1000
+  call_fails "this side's path MTU is"
+  ip link set eth0 mtu 4200
+  in_clone "$(block 4 sh 1) --timeout=30s" >/tmp/called 2>&1 || missing+=" an answer between Ethernet MTUs of 1500 and 4200;"
+  ip link set eth0 mtu 1500
+  say page.called
+  await server.page.on_softdc
+  call_fails "no process listens on that port"
+  say page.softdc_called
+  all_of_it two_hosts_page
+  said="from two plain kernels to 'hello' with the commands of docs/two-hosts.md; the errors of 5 rows of its table are as it says"
+  judge two_hosts_page /wire/page.server /wire/page.client
+}
 
 # ---- The server's machine.
 
@@ -209,7 +349,12 @@ run_scenario() {
 
 for name in "${scenarios[@]}"; do
   selected "$name" || continue
-  if [[ $end == server ]]; then serve "$name"; else run_scenario "$name"; fi
+  case $end.$name in
+    server.two_hosts_page) host_a ;;
+    client.two_hosts_page) host_b ;;
+    server.*) serve "$name" ;;
+    *) run_scenario "$name" ;;
+  esac
 done
 [[ $end == client ]] || exit 0
 conclude "two kernels"
