@@ -27,7 +27,7 @@ step "building the lab's programs"
 suite=//tests/transport/softdc/conformance:conformance_test probe=//tools/hardware:hardware_probe
 programs=(//tests/lab:cm_lab //tests/lab:call_lab //tests/lab:address_shim.so //examples/echo:echo_{server,client} //examples/flow:{publisher,subscriber}
   //examples/log_tail:log_{server,append,tail} //examples/fan_out:{shard_server,search_server,search} //examples/own_loop:relay
-  //examples/tutorial:tutorial //tests/middleware/api:api_tests //tests/transport/endpoint:endpoint_tests)
+  //examples/tutorial:tutorial //tools:sluice_info //tests/middleware/api:api_tests //tests/transport/endpoint:endpoint_tests)
 bazel build "${programs[@]}" "$suite" "$probe" || exit 1
 in_bin() { tr : / <<<"bazel-bin/${1#//}"; }
 files=()
@@ -38,7 +38,6 @@ trap 'rm -rf "$scratch"' EXIT
 script=$scratch/script
 {
   echo 'export SLUICE_CM_LAB=/tmp/cm_lab SLUICE_LAB_PROGRAMS=/tmp SLUICE_LAB_SUITE=/tmp/conformance_test'
-  echo 'export SLUICE_LAB_PAGE=/tmp/two-hosts.md'
   printf 'export SLUICE_LAB_ALL=%q\n' "$all"
   printf 'export SLUICE_LAB_PROBE=/tmp/hardware_probe SLUICE_LAB_DIFFERS=/tmp/rxe_differs.txt SLUICE_LAB_ONLY=%q\n' "${1:-}"
   echo 'exec bash /tmp/scenarios.sh'
@@ -48,7 +47,7 @@ limit_s=900
 status=0
 step "running it on a kernel of its own"
 tests/lab/vm/boot.sh "$cache" "${SLUICE_LAB_LIMIT_S:-$limit_s}" "$script" "${files[@]}" \
-  tests/lab/{scenarios,suite_scenarios,example_scenarios,load_scenarios,library_scenarios}.sh tests/lab/{rxe_differs,library_differs}.txt docs/two-hosts.md ||
+  tests/lab/{judge,scenarios,suite_scenarios,example_scenarios,load_scenarios,library_scenarios}.sh tests/lab/{rxe_differs,library_differs}.txt ||
   status=$?
 [[ $status -eq 0 || ($status -eq 3 && -n ${1:-}) ]] || exit $status
 
@@ -60,13 +59,14 @@ port=$((20000 + RANDOM))
 for end in server client; do
   {
     printf 'export SLUICE_LAB_END=%q SLUICE_LAB_PROGRAMS=/tmp SLUICE_LAB_CALLS=%q SLUICE_LAB_ONLY=%q\n' "$end" "$many" "${1:-}"
+    printf 'export SLUICE_LAB_PAGE=/tmp/two-hosts.md SLUICE_LAB_MODULES=%q\n' "$cache/kernel/lib/modules"
     echo 'exec bash /tmp/two_machines.sh'
   } >"$scratch/$end"
 done
 step "running it on two kernels"
 boot_end() {
-  tests/lab/vm/boot.sh -w "$scratch/wire:$port:$1" "$cache" "${SLUICE_LAB_LIMIT_S:-$limit_s}" "$scratch/$2" "$(in_bin //tests/lab:call_lab)" \
-    tests/lab/two_machines.sh
+  tests/lab/vm/boot.sh -w "$scratch/wire:$port:$1" "$cache" "${SLUICE_LAB_LIMIT_S:-$limit_s}" "$scratch/$2" \
+    bazel-bin/{tests/lab/call_lab,examples/echo/echo_server,examples/echo/echo_client,tools/sluice_info} tests/lab/{judge,two_machines}.sh docs/two-hosts.md
 }
 boot_end 1 server >"$scratch/server.out" &
 two=0

@@ -45,7 +45,7 @@ server_killed_under_load() {
 
 # The client's device goes: every call ends. The server goes on, and answers when the device is back.
 device_pulled_under_load() {
-  local count=20000 calling
+  local count=20000 calling tries
   rm -f $book
   serve_calls $count
   make_calls 60 --calls=$count --outstanding=16 &
@@ -58,7 +58,10 @@ device_pulled_under_load() {
   said="$(value /tmp/client right) calls answered, $((count - $(value /tmp/client right))) ended with an error"
   cp /tmp/client /tmp/client_before
   rdma link add rxe1 type rxe netdev west
-  until grep -q ACTIVE /sys/class/infiniband/rxe1/ports/1/state; do sleep 0.05; done
+  for ((tries = 0; tries < 200; ++tries)); do
+    grep -q ACTIVE /sys/class/infiniband/rxe1/ports/1/state && break
+    sleep 0.05
+  done
   make_calls 60 --calls=100
   has /tmp/client ended=100 right=100
   kill -TERM "$server" && wait "$server" || missing+=" status 0 of the server;"
