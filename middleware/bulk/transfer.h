@@ -27,7 +27,7 @@ enum class Reach : uint8_t {
   // memory are guessable: the device counts them up.
   kShared,
   // Only memory that was lent to this peer. The device refuses all other memory, whatever keys the
-  // peer knows.
+  // peer knows. Needs DC.
   kOwn,
 };
 

@@ -328,7 +328,9 @@ void RcQueues::OnDestroyed(Queue& queue) {
   while (queue.head != queue.tail) Finish(queue.fifo[queue.head++ & Mask()], false);
   if (queue.unrung) std::erase(unrung_, &queue);
   if (queue.moved) std::erase(moved_, &queue);
-  by_number_.erase(queue.number);
+  // A queue pair that was made on another thread may have the number already.
+  const auto found = by_number_.find(queue.number);
+  if (found != by_number_.end() && found->second == queue.index) by_number_.erase(found);
   --ending_;
   const uint16_t index = queue.index;
   queue = Queue();

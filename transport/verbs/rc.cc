@@ -49,14 +49,18 @@ absl::StatusOr<Qp> CreateRc(const VerbsApi& api, ibv_context* context, ibv_pd* p
     dv.comp_mask |= MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS;
     dv.send_ops_flags = MLX5DV_QP_EX_WITH_MKEY_CONFIGURE;
   }
-  errno = 0;
-  ibv_qp* raw = api.dv_create_qp(context, &attr, &dv);
-  if (raw == nullptr) return Failed(errno != 0 ? errno : EINVAL, "mlx5dv_create_qp (RC)");
+  const bool mlx5 = api.dv_is_supported(context->device);
   Qp result;
-  result.qp = {&api, raw};
-  result.ex = api.qp_to_qp_ex(raw);
+  errno = 0;
+  result.qp = {&api,
+               mlx5 ? api.dv_create_qp(context, &attr, &dv) : ibv_create_qp_ex(context, &attr)};
+  if (!result.qp) {
+    return Failed(errno != 0 ? errno : EINVAL,
+                  mlx5 ? "mlx5dv_create_qp (RC)" : "ibv_create_qp_ex (RC)");
+  }
+  result.ex = api.qp_to_qp_ex(result.get());
   if (result.ex == nullptr) return Failed(EOPNOTSUPP, "ibv_qp_to_qp_ex (RC)");
-  result.dv = api.dv_qp_ex_from_ibv_qp_ex(result.ex);
+  if (mlx5) result.dv = api.dv_qp_ex_from_ibv_qp_ex(result.ex);
   return result;
 }
 
