@@ -50,6 +50,7 @@ absl::StatusOr<Port::Peer*> Port::NewPeer() {
   free->piece_bytes = options_.piece_bytes;  // words may come before the other side's ticket
   free->way = {};
   free->moved_out = false;
+  free->join_by_ns = 0;
   free->why = absl::OkStatus();
   free->used = ++uses_;
   free->next_number = free->next_arrival = 0;

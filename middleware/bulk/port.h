@@ -154,6 +154,7 @@ class Port final : private onesided::MoverUser {
 
   void PollEvents(int64_t now_ns);
   void CheckTime(Peer& peer, int64_t now_ns);
+  void CheckJoined(Peer& peer, int64_t now_ns);
   void PumpPlain(Peer& peer);
   void PumpSigned(Peer& peer);
   void MovePiece(Peer& peer, Outgoing& out);

@@ -18,7 +18,7 @@ constexpr uint32_t kMaxWindow = 1u << 14;
 }  // namespace
 
 // kind version flags(2) place(4) port(8) gid(16) number(4) window(4) access_key(8) token(8)
-// piece_bytes(4) lid(2) 0(2)
+// piece_bytes(4) lid(2) reads(1) 0(1)
 std::string ToBytes(const Ticket& ticket) {
   std::string bytes(kTicketBytes, '\0');
   Put(bytes.data(), 0, kKind);
@@ -33,6 +33,7 @@ std::string ToBytes(const Ticket& ticket) {
   Put(bytes.data(), 48, ticket.way.token);
   Put(bytes.data(), 56, ticket.piece_bytes);
   Put(bytes.data(), 60, ticket.way.lid);
+  Put(bytes.data(), 62, ticket.way.reads);
   return bytes;
 }
 
@@ -52,6 +53,7 @@ absl::StatusOr<Ticket> LoadTicket(std::string_view bytes) {
   ticket.way.token = Get<uint64_t>(bytes.data(), 48);
   ticket.piece_bytes = Get<uint32_t>(bytes.data(), 56);
   ticket.way.lid = Get<uint16_t>(bytes.data(), 60);
+  ticket.way.reads = Get<uint8_t>(bytes.data(), 62);
   if (ticket.port == 0 || ticket.way.token == 0) return NotPassedOn(kWhat, "it names no peer");
   if (ticket.way.dctn == 0 || ticket.way.dctn > kMaxNumber) {
     return NotPassedOn(kWhat, "its queue pair number is out of range");
@@ -63,8 +65,11 @@ absl::StatusOr<Ticket> LoadTicket(std::string_view bytes) {
       ticket.piece_bytes > kMaxPieceBytes) {
     return NotPassedOn(kWhat, "its pieces are no whole blocks of 4096 bytes, or absurdly large");
   }
-  if (flags > kRc || Get<uint16_t>(bytes.data(), 62) != 0) {
+  if (flags > kRc || Get<uint8_t>(bytes.data(), 63) != 0) {
     return NotPassedOn(kWhat, "a reserved field is not zero");
+  }
+  if (ticket.way.rc != (ticket.way.reads != 0)) {
+    return NotPassedOn(kWhat, "it has a number of READs without RC, or RC without one");
   }
   return ticket;
 }

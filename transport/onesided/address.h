@@ -22,6 +22,7 @@ struct Address {
   uint64_t token = 0;   // never 0
   uint32_t window = 0;  // maximum number of words in flight to this side
   bool rc = false;      // the number is of an RC queue pair, which serves one peer
+  uint8_t reads = 0;    // RC only: maximum READs in flight, in each direction
 
   bool operator==(const Address&) const = default;
 };

@@ -149,7 +149,8 @@ absl::StatusOr<Address> Mover::Open(uint32_t place, std::shared_ptr<memory::Doma
       .place = place,
       .token = way.token,
       .window = options_.window,
-      .rc = rc_ != nullptr};
+      .rc = rc_ != nullptr,
+      .reads = rc_ != nullptr ? path_.max_rd_atomic : uint8_t{0}};
   std::memcpy(address.gid.data(), gid_.raw, address.gid.size());
   address.lid = device_.lid();
   return address;
@@ -337,6 +338,8 @@ int Mover::Receive() {
     // A WRITE with immediate data also takes a buffer, but does not change it: the buffer may contain an earlier word.
     if (arrival.status == IBV_WC_SUCCESS && arrival.opcode == IBV_WC_RECV) {
       OnReceived(ways_[*place], receive_->BytesOf(arrival));
+    } else if (rc_ != nullptr && arrival.status != IBV_WC_SUCCESS) {
+      stopped_.push_back({*place, QueueStopped()});
     } else {
       ++counters_.strangers;
       OnUseless(ways_[*place]);
@@ -481,10 +484,12 @@ void Mover::OnTargetReset(queue::Target* target, const absl::Status&) {
 void Mover::OnTargetFailed(queue::Target* target, const absl::Status& why) {
   Way& way = WayOf(*target);
   way.parting = false;
-  if (way.state == State::kUp) {
-    End(way, Down(absl::StatusCode::kUnavailable, "the peer does not answer",
-                  std::string(why.message())));
-  }
+  if (way.state != State::kUp) return;
+  const absl::Status down =
+      Down(absl::StatusCode::kUnavailable, "the peer does not answer", std::string(why.message()));
+  if (rc_ == nullptr) return End(way, down);
+  way.ready = false;  // nothing more is posted
+  stopped_.push_back({PlaceOf(way), down});
 }
 
 void Mover::OnQueueDead(const absl::Status& why) {

@@ -133,11 +133,14 @@ class Mover final : private queue::QueueUser {
   // Disconnects the peer: nothing more is posted, and OnDown() follows in a later Poll(). `goodbye`: also sends a goodbye to the peer,
   // after the posted requests.
   void Close(uint32_t place, const absl::Status& why, bool goodbye);
-  // Destroys the DCT or queue pair of a peer by a command. Afterwards the peer can access nothing here. The place may be closed already.
+  // Destroys the DCT or queue pair of a peer by a command. Afterwards the peer can access nothing here. For a place that is closed or that
+  // ends in the same pass.
   // Without this call, the DCT of a disconnected peer stays for a while, because requests of the peer may be in flight
   // (ReceiveQueues::Retire()).
   void CutOff(uint32_t place);
 
+  // Returns false while the peer can receive nothing, because it has not connected yet (RC).
+  bool IsReady(uint32_t place) const { return ways_[place].ready; }
   // Returns true if Move() can take a piece now.
   bool CanMove(uint32_t place) const;
   // Posts a piece. Requires CanMove().
@@ -184,6 +187,12 @@ class Mover final : private queue::QueueUser {
     absl::Status why;
   };
 
+  // A peer whose RC queue pair has stopped. It ends when its last messages have been read.
+  struct Stopped {
+    uint32_t place = 0;
+    absl::Status why;
+  };
+
   Mover(device::Device& device, poller::Commands& commands, base::Random& random, MoverUser& user,
         const MoverOptions& options);
   absl::Status Init();
@@ -210,6 +219,7 @@ class Mover final : private queue::QueueUser {
     return rc_ != nullptr && queue::RcQueues::IsAttached(way.target);
   }
   void OnQueueStopped(const void* qp);
+  absl::Status QueueStopped() const;
   void EndStopped();
   absl::Status NoDomain() const;
   absl::Status UnlikeTransports() const;
@@ -248,10 +258,10 @@ class Mover final : private queue::QueueUser {
   uint16_t look_ = 0;              // number of the last look (peer/credits.h)
   std::vector<Way> ways_;          // constant size: targets stay where they are
   std::vector<uint32_t> ending_;   // places in state kEnding
-  std::vector<uint32_t> stopped_;  // places whose RC queue pair the device has stopped
-  uint32_t grants_due_ = 0;        // ways whose grant is due
-  bool thorough_ = false;          // the next Poll() is the last before a sleep
-  absl::Status dead_;              // health()
+  std::vector<Stopped> stopped_;
+  uint32_t grants_due_ = 0;  // ways whose grant is due
+  bool thorough_ = false;    // the next Poll() is the last before a sleep
+  absl::Status dead_;        // health()
   MoverCounters counters_;
   std::unique_ptr<queue::SendQueues> queue_;  // destroyed first
   queue::RcQueues* rc_ = nullptr;             // the same object as queue_; null: DC

@@ -34,7 +34,8 @@ absl::Status Mover::ConnectQueue(Way& way, const Address& peer) {
   verbs::RcRoute route{.ah = verbs::AddressVector(path_),
                        .number = peer.dctn,
                        .receive_psn = FirstPsn(way.token),
-                       .send_psn = FirstPsn(peer.token)};
+                       .send_psn = FirstPsn(peer.token),
+                       .reads = peer.reads};
   std::memcpy(route.ah.grh.dgid.raw, peer.gid.data(), peer.gid.size());
   route.ah.dlid = peer.lid;
   ibv_qp* const qp = rc_->qp(way.target);
@@ -44,24 +45,28 @@ absl::Status Mover::ConnectQueue(Way& way, const Address& peer) {
   return base::Prefix(status, "the peer's address can't be reached from this port");
 }
 
-// Messages of the peer may be unread, so Poll() reads them before it ends the peer.
 void Mover::OnQueueStopped(const void* qp) {
   for (const Way& way : ways_) {
     if (!HasQueue(way) || rc_->IsEnding(way.target) || rc_->qp(way.target) != qp) continue;
-    stopped_.push_back(PlaceOf(way));
+    stopped_.push_back({PlaceOf(way), QueueStopped()});
   }
 }
 
+absl::Status Mover::QueueStopped() const {
+  return base::Error(absl::StatusCode::kUnavailable, "the queue pair of the peer stopped",
+                     {.layer = "onesided",
+                      .operation = "receive",
+                      .cause = "a request of the peer was refused, or device " + device_.name() +
+                               " reported an error",
+                      .remedy = "join the two sides again",
+                      .retry_safe = false});
+}
+
+// Poll() calls it when it has read all messages that arrived before the queue pairs stopped.
 void Mover::EndStopped() {
-  const absl::Status why =
-      base::Error(absl::StatusCode::kUnavailable, "the queue pair of the peer stopped",
-                  {.layer = "onesided",
-                   .operation = "receive",
-                   .cause = "a request of the peer was refused, or device " + device_.name() +
-                            " reported an error",
-                   .remedy = "join the two sides again",
-                   .retry_safe = false});
-  for (const uint32_t place : std::exchange(stopped_, {})) Close(place, why, /*goodbye=*/false);
+  for (const Stopped& stopped : std::exchange(stopped_, {})) {
+    Close(stopped.place, stopped.why, /*goodbye=*/false);
+  }
 }
 
 absl::Status Mover::NoDomain() const {

@@ -51,6 +51,8 @@ struct RcRoute {
   uint32_t number = 0;
   uint32_t receive_psn = 0;  // first sequence number of the peer
   uint32_t send_psn = 0;
+  uint8_t reads =
+      0;  // maximum READs in flight that the peer has, in each direction; 0: as many as this side
 };
 // Moves the queue pair from INIT through RTR to RTS.
 absl::Status ConnectRc(const VerbsApi& api, ibv_qp* qp, const PathOptions& path,

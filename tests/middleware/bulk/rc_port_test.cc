@@ -19,7 +19,7 @@ using testing::IsEmpty;
 using testing::SizeIs;
 using Kind = integrity::Transfer::Kind;
 
-constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kMs = 1'000'000;
 constexpr uint64_t kBytes = 40'000;
 constexpr Protection kDif{
     .memory = Guard::kT10DifCrc, .wire = Guard::kT10DifCrc, .block_bytes = 512};
@@ -39,8 +39,10 @@ const verbs::VerbsApi& WithoutMlx5() {
 
 class RcPortTest : public testing::Test {
  protected:
-  void Make(uint32_t nodes) {
+  void Make(uint32_t nodes, int64_t join_ns = 10'000 * kMs) {
     PortNodesOptions options;
+    options.port.join_ns = join_ns;
+    options.port.patience_ns = 20 * kMs;
     options.nodes = nodes;
     options.port.piece_bytes = 4096;
     options.table = &WithoutMlx5();
@@ -125,7 +127,7 @@ TEST_F(RcPortTest, TransferWaitsUntilTheOtherSideHasCompleted) {
     at_other = *(*nodes_)[1].port->Accept(ticket, &answer);
   }
   const TransferId waiting = Begin(1, at_other, 0, 3, Kind::kRead);
-  const int64_t until_ns = nodes_->simulation->NowNs() + 10 * kSecond;
+  const int64_t until_ns = nodes_->simulation->NowNs() + 50 * kMs;
   nodes_->Run([&] { return nodes_->simulation->NowNs() >= until_ns; });
   EXPECT_THAT((*nodes_)[1].ended, IsEmpty());
   {
@@ -134,6 +136,38 @@ TEST_F(RcPortTest, TransferWaitsUntilTheOtherSideHasCompleted) {
   }
   EXPECT_TRUE(EndOf(1, waiting).ok());
   EXPECT_TRUE(SameBytes(0, 1, 3));
+}
+
+// No request is posted that could fail.
+TEST_F(RcPortTest, SideThatNeverJoinsIsGivenUp) {
+  for (const bool has_deadline : {false, true}) {
+    own_.clear();
+    lent_.clear();
+    Make(2, /*join_ns=*/has_deadline ? 10'000 * kMs : 50 * kMs);
+    std::string ticket, answer;
+    {
+      const auto as = nodes_->As(0);
+      ASSERT_TRUE((*nodes_)[0].port->Offer(&ticket).ok());
+    }
+    PeerId peer;
+    {
+      const auto as = nodes_->As(1);
+      peer = *(*nodes_)[1].port->Accept(ticket, &answer);
+    }
+    const int64_t start_ns = nodes_->simulation->NowNs();
+    TransferRequest request;
+    request.local = own_[1];
+    request.remote = lent_[0].capability;
+    request.data_bytes = kBytes;
+    if (has_deadline) request.deadline_ns = start_ns + 30 * kMs;
+    const absl::Status end = EndOf(1, Begin(1, peer, request));
+    EXPECT_EQ(end.code(),
+              has_deadline ? absl::StatusCode::kDeadlineExceeded : absl::StatusCode::kUnavailable);
+    EXPECT_GE(nodes_->simulation->NowNs() - start_ns, 50 * kMs);
+    ASSERT_THAT((*nodes_)[1].downs, SizeIs(1));
+    EXPECT_THAT(std::string((*nodes_)[1].downs[0].second.message()),
+                HasSubstr("the other side has not joined"));
+  }
 }
 
 // With checksums by the CPU, over a queue pair of ibv_create_qp_ex.

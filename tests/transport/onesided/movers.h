@@ -127,6 +127,8 @@ class Movers {
       if (nodes[i]->deaf) continue;
       const Simulation::As as(*simulation, i);
       nodes[i]->commands->Drain();
+      nodes[i]->device->ReadAsyncEvents(
+          [&](const device::DeviceEvent& event) { nodes[i]->mover->OnDeviceEvent(event); });
       nodes[i]->mover->Poll();
       if (nodes[i]->mover->busy()) nodes[i]->mover->Watch(simulation->NowNs());
     }

@@ -20,7 +20,6 @@ using testing::Pair;
 using testing::SizeIs;
 
 constexpr int64_t kMs = 1'000'000;
-constexpr int64_t kSecond = 1'000 * kMs;
 
 struct RcMovers : Movers {
   explicit RcMovers(uint32_t count, MoverOptions options = {})
@@ -72,12 +71,13 @@ TEST(RcWays, PiecesAndWordsGoBothWays) {
 }
 
 TEST(RcWays, SideThatConnectsFirstWaitsForTheOther) {
-  RcMovers movers(2);
+  RcMovers movers(2, {.dead_peer_ns = 5 * kMs});
   const Address from = movers.Do(0, [](Mover& mover) { return *mover.Open(1); });
   const Address to = movers.Do(1, [](Mover& mover) { return *mover.Open(2); });
   EXPECT_TRUE(from.rc && to.rc);
   ASSERT_TRUE(movers.Do(0, [&](Mover& mover) { return mover.Connect(1, to, false); }).ok());
-  movers.RunFor(30 * kSecond);
+  movers.RunFor(100 * kMs);
+  EXPECT_FALSE(movers.Do(0, [](Mover& mover) { return mover.IsReady(1); }));
   EXPECT_FALSE(movers.Move(0, 1, movers.PieceOf(0, 1, 0, 64)));
   EXPECT_FALSE(movers.Say(0, 1, "too early"));
   ASSERT_TRUE(movers.Do(1, [&](Mover& mover) { return mover.Connect(2, from, true); }).ok());
@@ -171,19 +171,22 @@ TEST(RcWays, ClosedPeerIsDownOnceWhatWasPostedHasEnded) {
 }
 
 TEST(RcWays, PeerThatIsCutOffCanMoveNothingMore) {
-  RcMovers movers(3);
+  RcMovers movers(3, {.dead_peer_ns = 30 * kMs});
   movers.Join(0, 0, 1, 0);
   movers.Join(2, 0, 1, 1);
+  ASSERT_TRUE(movers.IsMoved(0, 0, movers.PieceOf(0, 1, 0, 64)));
+  movers[0].pieces.clear();
   movers.Do(1, [](Mover& mover) {
     mover.Close(0, absl::UnavailableError("it broke the protocol"), /*goodbye=*/true);
     mover.CutOff(0);
     return 0;
   });
   ASSERT_TRUE(movers.Run([&] { return !movers[1].downs.empty(); }));
-  movers.Run([&] {
+  ASSERT_TRUE(movers.Run([&] {
     movers.Move(0, 0, movers.PieceOf(0, 1, 64, 64));
     return !movers[0].downs.empty();
-  });
+  }));
+  EXPECT_THAT(movers[0].pieces, testing::Not(IsEmpty()));
   EXPECT_THAT(movers[0].pieces, Each(Pair(64, PieceEnd::kFailed)));
   EXPECT_TRUE(movers.IsMoved(2, 0, movers.PieceOf(2, 1, 0, 64)));
 }
@@ -206,6 +209,23 @@ TEST(RcWays, PeerThatDiesIsDownOnceAllItsPiecesHaveEnded) {
   EXPECT_THAT(movers[0].pieces, Each(Pair(64, PieceEnd::kFailed)));
   EXPECT_THAT(movers.WhyDown(0), HasSubstr("the peer does not answer"));
   EXPECT_TRUE(movers.IsMoved(0, 1, movers.PieceOf(0, 2, 0, 64)));
+}
+
+// The other side answers one READ at a time.
+TEST(RcWays, SideThatAnswersFewReadsIsNotAskedForMore) {
+  RcMovers movers(2);
+  Address from = movers.Do(0, [](Mover& mover) { return *mover.Open(0); });
+  Address to = movers.Do(1, [](Mover& mover) { return *mover.Open(0); });
+  EXPECT_GT(to.reads, 1);
+  from.reads = to.reads = 1;
+  ASSERT_TRUE(movers.Do(0, [&](Mover& mover) { return mover.Connect(0, to, false); }).ok());
+  ASSERT_TRUE(movers.Do(1, [&](Mover& mover) { return mover.Connect(0, from, true); }).ok());
+  for (uint64_t i = 0; i < 10; ++i) {
+    const Piece piece = movers.PieceOf(0, 1, i * 4096, 4096, /*read=*/true);
+    ASSERT_TRUE(movers.Run([&] { return movers.Move(0, 0, piece); }));
+  }
+  ASSERT_TRUE(movers.Run([&] { return movers[0].pieces.size() == 10; }));
+  EXPECT_THAT(movers[0].pieces, Each(Pair(testing::_, PieceEnd::kMoved)));
 }
 
 TEST(RcWays, UnlikeTransportsAreRefusedByName) {
@@ -234,14 +254,9 @@ TEST(RcWays, FailureOfTheDeviceEndsAllPeers) {
   movers.Join(0, 0, 1, 0);
   movers.Join(0, 1, 2, 0);
   movers.Do(0, [](Mover& mover) { return *mover.Open(2); });
-  ASSERT_TRUE(movers.Move(0, 0, movers.PieceOf(0, 1, 0, 64)));
+  ASSERT_TRUE(movers.Run([&] { return movers.Move(0, 0, movers.PieceOf(0, 1, 0, 64)); }));
   movers.simulation->DeviceFatal(0);
-  ASSERT_TRUE(movers.Run([&] {
-    const Movers::Simulation::As as(*movers.simulation, 0);
-    movers[0].device->ReadAsyncEvents(
-        [&](const device::DeviceEvent& event) { movers[0].mover->OnDeviceEvent(event); });
-    return movers[0].downs.size() == 3;
-  }));
+  ASSERT_TRUE(movers.Run([&] { return movers[0].downs.size() == 3; }));
   EXPECT_FALSE(movers[0].mover->health().ok());
   EXPECT_THAT(movers[0].pieces, SizeIs(1));
 }
@@ -251,12 +266,7 @@ TEST(RcWays, PeersEndWhenTheAddressOfThisHostChanges) {
   movers.Join(0, 0, 1, 0);
   ASSERT_TRUE(movers.IsMoved(0, 0, movers.PieceOf(0, 1, 0, 64)));
   movers.simulation->ChangeAddress(0);
-  ASSERT_TRUE(movers.Run([&] {
-    const Movers::Simulation::As as(*movers.simulation, 0);
-    movers[0].device->ReadAsyncEvents(
-        [&](const device::DeviceEvent& event) { movers[0].mover->OnDeviceEvent(event); });
-    return !movers[0].downs.empty();
-  }));
+  ASSERT_TRUE(movers.Run([&] { return !movers[0].downs.empty(); }));
   EXPECT_THAT(movers.WhyDown(0), HasSubstr("the address of this host changed"));
   movers[0].downs.clear();
   movers.Close(1, 0, /*goodbye=*/false);
