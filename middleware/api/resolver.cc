@@ -64,7 +64,7 @@ absl::Status FileResolver::Start(Listener listener) {
   }
   servers_ = *std::move(servers);
   listener_ = std::move(listener);
-  thread_ = std::thread([this] { Watch(); });
+  thread_ = std::make_unique<std::thread>([this] { Watch(); });
   return absl::OkStatus();
 }
 
@@ -83,10 +83,13 @@ void FileResolver::Watch() {
 }
 
 void FileResolver::Stop() {
-  if (thread_.joinable()) {
+  if (thread_ != nullptr && creator_.InForkedChild()) {
+    (void)thread_.release();  // the parent's; the descriptors below are copies
+  } else if (thread_ != nullptr) {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = write(stop_fd_, &one, sizeof(one));
-    thread_.join();
+    thread_->join();
+    thread_.reset();
   }
   for (int* fd : {&watch_fd_, &stop_fd_}) {
     if (*fd >= 0) close(*fd);

@@ -13,6 +13,7 @@
 #define SLUICE_MIDDLEWARE_API_RESOLVER_H_
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -20,6 +21,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "middleware/api/fork_count.h"
 
 namespace sluice {
 
@@ -40,6 +42,7 @@ class Resolver {
 // Reads the servers from a file of addresses, one a line. Empty lines and lines that begin with #
 // are ignored. The file is watched: when a new file is moved in its place, or the file is written
 // and closed, it is read at once. If the file is missing or invalid, the channel keeps its servers.
+// In a forked child Stop() and the destructor return at once, and nothing is watched.
 class FileResolver final : public Resolver {
  public:
   explicit FileResolver(std::string path) : path_(std::move(path)) {}
@@ -59,7 +62,8 @@ class FileResolver final : public Resolver {
   std::vector<std::string> servers_;
   int watch_fd_ = -1;  // inotify descriptor of the file's directory
   int stop_fd_ = -1;
-  std::thread thread_;
+  std::unique_ptr<std::thread> thread_;
+  internal::Creator creator_;
 };
 
 // Returns the addresses in the text of such a file.

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "middleware/api/signal_watch.h"
 
+#include <pthread.h>
 #include <semaphore.h>
 
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <mutex>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "transport/base/error.h"
@@ -38,9 +41,30 @@ struct Table {
   std::array<Handled, kSignals + 1> handled;  // mutex; by signal number
 };
 
-// Created before the first signal handler is set.
+Table& TheTable();
+
+// In a forked child. Otherwise a signal that ends the child would only wake a thread that the child does not have.
+void RestoreHandlers() {
+  Table& table = TheTable();
+  for (int number = 1; number <= kSignals; ++number) {
+    Table::Handled& handled = table.handled[number];
+    if (std::exchange(handled.watches, 0) > 0) sigaction(number, &handled.before, nullptr);
+  }
+  for (Slot& slot : table.slots) {
+    slot.signals.store(0);
+    slot.taken = false;
+  }
+  table.mutex.unlock();
+}
+
+// Created before the first signal handler is set. fork() waits for the lock, so that the child finds a complete table.
 Table& TheTable() {
-  static Table* const table = new Table;
+  static Table* const table = [] {
+    const int error_number = pthread_atfork([] { TheTable().mutex.lock(); },
+                                            [] { TheTable().mutex.unlock(); }, &RestoreHandlers);
+    if (error_number != 0) abort();  // out of memory
+    return new Table;
+  }();
   return *table;
 }
 
@@ -116,7 +140,7 @@ SignalWatch::~SignalWatch() {
   table.slots[slot_].signals.store(0);
   for (const int number : signals_) {
     Table::Handled& handled = table.handled[number];
-    if (--handled.watches == 0) sigaction(number, &handled.before, nullptr);
+    if (handled.watches > 0 && --handled.watches == 0) sigaction(number, &handled.before, nullptr);
   }
   table.slots[slot_].taken = false;
 }

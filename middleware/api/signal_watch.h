@@ -7,7 +7,8 @@
 //               watches have the same signal, it wakes all their threads.
 // Threads       One thread creates it, waits and destroys it. Wake(): any.
 // Limits        16 at a time in a process.
-// End           The destructor restores the earlier handlers when no other watch has the signals.
+// End           The destructor restores the earlier handlers when no other watch has the signals. A forked child has the earlier handlers from
+//               the beginning, and no watches.
 #ifndef SLUICE_MIDDLEWARE_API_SIGNAL_WATCH_H_
 #define SLUICE_MIDDLEWARE_API_SIGNAL_WATCH_H_
 

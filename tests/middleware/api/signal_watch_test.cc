@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <memory>
 #include <vector>
@@ -28,6 +30,26 @@ TEST(SignalWatchTest, SignalsDoWhatTheyDidBeforeWhenItEnds) {
   raise(SIGUSR1);
   EXPECT_EQ(heard_before, 1);
   sigaction(SIGUSR1, &before, nullptr);
+}
+
+// As without the watch.
+TEST(SignalWatchTest, EndsAForkedChild) {
+  auto watch = SignalWatch::Create({SIGTERM, SIGUSR1});
+  ASSERT_TRUE(watch.ok());
+  const pid_t child = fork();
+  if (child == 0) {
+    auto again = SignalWatch::Create({SIGUSR1});  // a watch of its own
+    raise(SIGUSR1);
+    if (!again.ok() || (*again)->Wait() != SIGUSR1) _exit(1);
+    alarm(30);
+    raise(SIGTERM);
+    _exit(2);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) << status;
+  raise(SIGTERM);
+  EXPECT_EQ((*watch)->Wait(), SIGTERM) << "the parent's is as it was";
 }
 
 TEST(SignalWatchTest, EachHearsItAndTheLastOneRestores) {
