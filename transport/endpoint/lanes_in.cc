@@ -207,13 +207,14 @@ bool EndpointImpl::AfterLane(Peer* peer, uint16_t number) {
 
 // Handles the completion of a message in a lane. Any peer of the tenant may have caused it, and the completion does not identify the
 // peer, so it is charged to no peer. Messages of the lane are charged when they are taken (docs/decisions/0054).
-void EndpointImpl::OnAnnounced(uint32_t immediate, uint32_t tenant) {
+void EndpointImpl::OnAnnounced(const ibv_wc& wc) {
+  const uint32_t immediate = be32toh(wc.imm_data);
   const uint32_t number = immediate >> (32 - lane::kLaneBits);
   InLane* lane = number < lanes_.size() ? lanes_[number].get() : nullptr;
-  if (lane == nullptr || lane->peer == nullptr || lane->peer->tenant != tenant ||
-      !lane->reader.has_value()) {
+  if (lane == nullptr || lane->peer == nullptr || lane->peer->tenant != wc.wr_id >> 33 ||
+      !lane->reader.has_value() || (rc_ != nullptr && !IsOfPeer(wc, *lane->peer))) {
     ++counters_.dropped_unknown;
-    return;
+    return EndSender(wc);
   }
   Peer* peer = lane->peer;
   const uint32_t token = peer->token;

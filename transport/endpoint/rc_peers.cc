@@ -13,8 +13,11 @@
 namespace sluice::endpoint {
 namespace {
 
-// Access rights of a peer that has proved its secret, if there are large messages.
-constexpr int kRights = IBV_ACCESS_REMOTE_READ;
+// Access rights of a peer that has proved its secret: READs of large messages, WRITEs into lanes.
+int RightsOf(const Options& options, bool lanes) {
+  return (options.max_large_bytes != 0 ? IBV_ACCESS_REMOTE_READ : 0) |
+         (lanes ? IBV_ACCESS_REMOTE_WRITE : 0);
+}
 
 }  // namespace
 
@@ -89,9 +92,8 @@ void EndpointImpl::AcquireQueue(Peer* peer, const cm::PathInfo& path) {
         if (own != nullptr) {
           result->connected = rc_->Connect(own, route);
           // The server's welcome has a MAC of the secret.
-          if (result->connected.ok() && options_.max_large_bytes != 0) {
-            result->connected = rc_->Allow(own, kRights);
-          }
+          const int rights = RightsOf(options_, lanes_wanted_);
+          if (result->connected.ok() && rights != 0) result->connected = rc_->Allow(own, rights);
           return;
         }
         result->made = rc_->Make(receive_cq_.get(), srq);
@@ -125,18 +127,18 @@ int EndpointImpl::EndQueues() {
   return count;
 }
 
-// At a server: allows READs of a client that has proved its secret. Then sends the answer.
-void EndpointImpl::AllowReads(Peer* peer) {
+// At a server: allows READs and WRITEs of a client that has proved its secret. Then sends the answer.
+void EndpointImpl::AllowAccess(Peer* peer) {
   auto allowed = std::make_shared<absl::Status>();
   ++peer->commands;
-  commands_.Submit(
-      [this, qp = rc_->qp(peer->target), allowed] { *allowed = rc_->Allow(qp, kRights); },
-      [this, peer, allowed] {
-        --peer->commands;
-        if (peer->state == peer::State::kDraining) return EndLater(peer);
-        if (!allowed->ok()) return Fail(peer, *allowed);
-        SayTerms(peer);
-      });
+  commands_.Submit([this, qp = rc_->qp(peer->target),
+                    allowed] { *allowed = rc_->Allow(qp, RightsOf(options_, lanes_wanted_)); },
+                   [this, peer, allowed] {
+                     --peer->commands;
+                     if (peer->state == peer::State::kDraining) return EndLater(peer);
+                     if (!allowed->ok()) return Fail(peer, *allowed);
+                     SayTerms(peer);
+                   });
 }
 
 // Ends the peer that sent a message which no correct peer sends. Without RC nothing happens.
