@@ -30,7 +30,7 @@ endpoint::MemoryNeed DefaultNeed() {
 }
 constexpr uint64_t kLeastFiles = 1024;
 constexpr uint64_t kWholeMtu = 4200;  // Ethernet's, that carries RoCE packets of 4096
-constexpr uint64_t kLeastMtu = 1100;  // the same for the default of limits.path_mtu, 1024
+constexpr uint64_t kLeastMtu = 1120;  // the same for the default of limits.path_mtu, 1024
 
 class Host {
  public:

@@ -233,8 +233,8 @@ void Mover::End(Way& way, const absl::Status& why) {
 
 bool Mover::CanMove(uint32_t place) const {
   const Way& way = ways_[place];
-  return way.state == State::kUp && way.ready && !way.target.broken &&
-         way.pieces < options_.max_pieces && slots_->free_bulk() != 0;
+  return IsOpen(way) && !way.target.broken && way.pieces < options_.max_pieces &&
+         slots_->free_bulk() != 0;
 }
 
 void Mover::Move(uint32_t place, const Piece& piece) {
@@ -256,8 +256,8 @@ void Mover::Move(uint32_t place, const Piece& piece) {
 
 bool Mover::CanSay(uint32_t place) const {
   const Way& way = ways_[place];
-  return way.state == State::kUp && way.ready && way.send.available() != 0 &&
-         way.kept.size() < options_.window && slots_->free_data() != 0;
+  return IsOpen(way) && way.send.available() != 0 && way.kept.size() < options_.window &&
+         slots_->free_data() != 0;
 }
 
 void Mover::Say(uint32_t place, std::span<const std::byte> word) {
@@ -488,7 +488,6 @@ void Mover::OnTargetFailed(queue::Target* target, const absl::Status& why) {
   const absl::Status down =
       Down(absl::StatusCode::kUnavailable, "the peer does not answer", std::string(why.message()));
   if (rc_ == nullptr) return End(way, down);
-  way.ready = false;  // nothing more is posted
   stopped_.push_back({PlaceOf(way), down});
 }
 

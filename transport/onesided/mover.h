@@ -181,7 +181,7 @@ class Mover final : private queue::QueueUser {
     uint32_t useless = 0;       // number of useless messages since the last useful one
     std::deque<uint32_t> kept;  // slots of words that the peer has not acknowledged, in order
     uint32_t pieces = 0;        // in flight
-    bool ready = false;         // the peer can receive
+    bool ready = false;         // the peer has connected, and can receive
     bool grant_due = false;
     bool parting = false;  // the goodbye to the peer is in flight
     absl::Status why;
@@ -232,6 +232,10 @@ class Mover final : private queue::QueueUser {
   absl::Status TargetStopped() const;
   void Break(const absl::Status& why);
 
+  // Returns whether the user may post. Between the end of an RC queue pair and the next Poll(), the target is closed.
+  static bool IsOpen(const Way& way) {
+    return way.state == State::kUp && way.ready && !way.target.closed;
+  }
   uint32_t PlaceOf(const Way& way) const { return static_cast<uint32_t>(&way - ways_.data()); }
   Way& WayOf(const queue::Target& target) { return ways_[target.cookie]; }
 

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
@@ -246,6 +247,32 @@ TEST(ForkedThreadPoolTest, IsOfNoUseInTheChildAndGoesOnInTheParent) {
   EXPECT_EQ(done, 2);
 }
 
+// Its thread is the child's, and ends with it.
+TEST(ForkedFileResolverTest, MayBeStartedInTheChild) {
+  const std::string path = testing::TempDir() + "/servers_of_a_child";
+  std::ofstream(path) << "a:1\n";
+  auto resolver = std::make_unique<FileResolver>(path);
+  InChild([&] {
+    std::atomic<bool> ended = false;
+    bool late = false;
+    const auto listener = [&](const std::vector<std::string>&) {
+      late = ended;
+      return absl::OkStatus();
+    };
+    EXPECT_TRUE(resolver->Start(listener).ok());
+    resolver.reset();
+    ended = true;
+    std::ofstream(path) << "b:2\n";
+    EXPECT_FALSE(late);
+    int threads = 0;
+    for ([[maybe_unused]] const auto& entry :
+         std::filesystem::directory_iterator("/proc/self/task")) {
+      ++threads;
+    }
+    EXPECT_EQ(threads, 1);
+  });
+}
+
 TEST(ForkedFileResolverTest, MayBeDestroyedInTheChildAndGoesOnInTheParent) {
   const std::string path = testing::TempDir() + "/servers_of_a_parent";
   std::ofstream(path) << "a:1\n";
@@ -259,7 +286,11 @@ TEST(ForkedFileResolverTest, MayBeDestroyedInTheChildAndGoesOnInTheParent) {
                   })
                   .ok());
   EXPECT_EQ(servers, 1u);
-  InChild([&] { resolver.reset(); });
+  InChild([&] {
+    resolver.reset();
+    FileResolver own(path);
+    EXPECT_TRUE(own.Start([](const std::vector<std::string>&) { return absl::OkStatus(); }).ok());
+  });
   std::ofstream(path + ".new") << "a:1\nb:2\n";
   ASSERT_EQ(std::rename((path + ".new").c_str(), path.c_str()), 0);
   servers.wait(1);

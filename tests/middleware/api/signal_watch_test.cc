@@ -38,10 +38,13 @@ TEST(SignalWatchTest, EndsAForkedChild) {
   ASSERT_TRUE(watch.ok());
   const pid_t child = fork();
   if (child == 0) {
+    alarm(30);
     auto again = SignalWatch::Create({SIGUSR1});  // a watch of its own
     raise(SIGUSR1);
     if (!again.ok() || (*again)->Wait() != SIGUSR1) _exit(1);
-    alarm(30);
+    watch->reset();  // the parent's: no effect on the other
+    raise(SIGUSR1);
+    if ((*again)->Wait() != SIGUSR1) _exit(3);
     raise(SIGTERM);
     _exit(2);
   }
@@ -50,6 +53,28 @@ TEST(SignalWatchTest, EndsAForkedChild) {
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) << status;
   raise(SIGTERM);
   EXPECT_EQ((*watch)->Wait(), SIGTERM) << "the parent's is as it was";
+}
+
+TEST(SignalWatchTest, HandlerThatWasSetMeanwhileStaysInAForkedChildAndAfterTheEnd) {
+  heard_before = 0;
+  struct sigaction before;
+  auto watch = SignalWatch::Create({SIGUSR1});
+  ASSERT_TRUE(watch.ok());
+  struct sigaction mine = {};
+  mine.sa_handler = [](int) { ++heard_before; };
+  ASSERT_EQ(sigaction(SIGUSR1, &mine, &before), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    raise(SIGUSR1);
+    _exit(heard_before == 1 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  watch->reset();
+  raise(SIGUSR1);
+  EXPECT_EQ(heard_before, 1);
+  signal(SIGUSR1, SIG_DFL);
 }
 
 TEST(SignalWatchTest, EachHearsItAndTheLastOneRestores) {

@@ -37,6 +37,22 @@ const verbs::VerbsApi& WithoutMlx5() {
   return table;
 }
 
+// Attributes with which the last queue pair went to RTR and RTS.
+ibv_qp_attr g_rtr, g_rts;
+
+const verbs::VerbsApi& Noting() {
+  static const verbs::VerbsApi table = [] {
+    verbs::VerbsApi api = WithoutMlx5();
+    api.modify_qp = [](ibv_qp* qp, ibv_qp_attr* attr, int mask) {
+      if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) g_rtr = *attr;
+      if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0) g_rts = *attr;
+      return WithoutMlx5().modify_qp(qp, attr, mask);
+    };
+    return api;
+  }();
+  return table;
+}
+
 class RcPortTest : public testing::Test {
  protected:
   void Make(uint32_t nodes, int64_t join_ns = 10'000 * kMs) {
@@ -209,6 +225,28 @@ TEST_F(RcPortTest, RefusedTransferEndsThePeer) {
   const auto again = nodes_->Join(1, 0);
   EXPECT_TRUE(EndOf(0, Begin(0, again.at_other, 1, 4, Kind::kWrite)).ok());
   EXPECT_THAT((*nodes_)[0].downs, SizeIs(1));
+}
+
+// In each direction, no more than the side answers that answers fewer.
+TEST_F(RcPortTest, ReadsInFlightAreThoseOfBothSides) {
+  PortNodesOptions options;
+  options.table = &Noting();
+  nodes_ = std::make_unique<PortNodes>(options);
+  for (const uint8_t reads : {uint8_t{2}, uint8_t{255}}) {
+    std::string offer, answer;
+    {
+      const auto as = nodes_->As(0);
+      ASSERT_TRUE((*nodes_)[0].port->Offer(&offer).ok());
+    }
+    Ticket ticket = *LoadTicket(offer);
+    const uint8_t own = ticket.way.reads;
+    ASSERT_GT(own, 2);
+    ticket.way.reads = reads;
+    const auto as = nodes_->As(1);
+    ASSERT_TRUE((*nodes_)[1].port->Accept(ToBytes(ticket), &answer).ok());
+    EXPECT_EQ(g_rtr.max_dest_rd_atomic, std::min(reads, own));
+    EXPECT_EQ(g_rts.max_rd_atomic, std::min(reads, own));
+  }
 }
 
 TEST_F(RcPortTest, MemoryOfOnePeerAloneIsRefused) {

@@ -211,23 +211,6 @@ TEST(RcWays, PeerThatDiesIsDownOnceAllItsPiecesHaveEnded) {
   EXPECT_TRUE(movers.IsMoved(0, 1, movers.PieceOf(0, 2, 0, 64)));
 }
 
-// The other side answers one READ at a time.
-TEST(RcWays, SideThatAnswersFewReadsIsNotAskedForMore) {
-  RcMovers movers(2);
-  Address from = movers.Do(0, [](Mover& mover) { return *mover.Open(0); });
-  Address to = movers.Do(1, [](Mover& mover) { return *mover.Open(0); });
-  EXPECT_GT(to.reads, 1);
-  from.reads = to.reads = 1;
-  ASSERT_TRUE(movers.Do(0, [&](Mover& mover) { return mover.Connect(0, to, false); }).ok());
-  ASSERT_TRUE(movers.Do(1, [&](Mover& mover) { return mover.Connect(0, from, true); }).ok());
-  for (uint64_t i = 0; i < 10; ++i) {
-    const Piece piece = movers.PieceOf(0, 1, i * 4096, 4096, /*read=*/true);
-    ASSERT_TRUE(movers.Run([&] { return movers.Move(0, 0, piece); }));
-  }
-  ASSERT_TRUE(movers.Run([&] { return movers[0].pieces.size() == 10; }));
-  EXPECT_THAT(movers[0].pieces, Each(Pair(testing::_, PieceEnd::kMoved)));
-}
-
 TEST(RcWays, UnlikeTransportsAreRefusedByName) {
   RcMovers rc(1);
   Movers dc(1);
