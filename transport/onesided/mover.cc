@@ -307,6 +307,10 @@ int Mover::Poll() {
   if (rc_ != nullptr && rc_->stopping()) rc_->DestroyStopped();
   if (!stopped_.empty()) EndStopped();
   count += queue_->Poll(std::exchange(thorough_, false));
+  for (Stopped& stopped : stopped_) {
+    stopped.due = true;
+    ++count;
+  }
   if (grants_due_ != 0) SayGrants();
   queue_->Flush();
   if (!ending_.empty()) TellEnds();
@@ -339,7 +343,7 @@ int Mover::Receive() {
     if (arrival.status == IBV_WC_SUCCESS && arrival.opcode == IBV_WC_RECV) {
       OnReceived(ways_[*place], receive_->BytesOf(arrival));
     } else if (rc_ != nullptr && arrival.status != IBV_WC_SUCCESS) {
-      stopped_.push_back({*place, QueueStopped()});
+      NoteStopped(*place, QueueStopped());
     } else {
       ++counters_.strangers;
       OnUseless(ways_[*place]);
@@ -488,7 +492,7 @@ void Mover::OnTargetFailed(queue::Target* target, const absl::Status& why) {
   const absl::Status down =
       Down(absl::StatusCode::kUnavailable, "the peer does not answer", std::string(why.message()));
   if (rc_ == nullptr) return End(way, down);
-  stopped_.push_back({PlaceOf(way), down});
+  NoteStopped(PlaceOf(way), down);
 }
 
 void Mover::OnQueueDead(const absl::Status& why) {

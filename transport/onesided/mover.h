@@ -187,10 +187,11 @@ class Mover final : private queue::QueueUser {
     absl::Status why;
   };
 
-  // A peer whose RC queue pair has stopped. It ends when its last messages have been read.
+  // A peer whose RC queue pair has stopped. It ends in the next Poll(), when its last messages have been read.
   struct Stopped {
     uint32_t place = 0;
     absl::Status why;
+    bool due = false;
   };
 
   Mover(device::Device& device, poller::Commands& commands, base::Random& random, MoverUser& user,
@@ -220,6 +221,7 @@ class Mover final : private queue::QueueUser {
   }
   void OnQueueStopped(const void* qp);
   absl::Status QueueStopped() const;
+  void NoteStopped(uint32_t place, const absl::Status& why);
   void EndStopped();
   absl::Status NoDomain() const;
   absl::Status UnlikeTransports() const;

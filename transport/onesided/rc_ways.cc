@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Peers of a device without DC: each has an RC queue pair, which is created with the place and connected with the peer's address.
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -48,7 +49,7 @@ absl::Status Mover::ConnectQueue(Way& way, const Address& peer) {
 void Mover::OnQueueStopped(const void* qp) {
   for (const Way& way : ways_) {
     if (!HasQueue(way) || rc_->IsEnding(way.target) || rc_->qp(way.target) != qp) continue;
-    stopped_.push_back({PlaceOf(way), QueueStopped()});
+    NoteStopped(PlaceOf(way), QueueStopped());
   }
 }
 
@@ -62,10 +63,24 @@ absl::Status Mover::QueueStopped() const {
                       .retry_safe = false});
 }
 
+// The completion of a request, which is often found after the event, gives the better reason.
+void Mover::NoteStopped(uint32_t place, const absl::Status& why) {
+  const auto known = std::ranges::find(stopped_, place, &Stopped::place);
+  if (known == stopped_.end()) {
+    stopped_.push_back({place, why});
+  } else if (ways_[place].target.closed) {
+    known->why = why;
+  }
+}
+
 // Poll() calls it when it has read all messages that arrived before the queue pairs stopped.
 void Mover::EndStopped() {
   for (const Stopped& stopped : std::exchange(stopped_, {})) {
-    Close(stopped.place, stopped.why, /*goodbye=*/false);
+    if (stopped.due) {
+      Close(stopped.place, stopped.why, /*goodbye=*/false);
+    } else {
+      stopped_.push_back(stopped);
+    }
   }
 }
 

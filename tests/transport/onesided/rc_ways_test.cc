@@ -245,10 +245,12 @@ TEST(RcWays, FailureOfTheDeviceEndsAllPeers) {
 }
 
 TEST(RcWays, PeersEndWhenTheAddressOfThisHostChanges) {
-  RcMovers movers(2);
+  RcMovers movers(2, {.dead_peer_ns = 30 * kMs});
   movers.Join(0, 0, 1, 0);
   ASSERT_TRUE(movers.IsMoved(0, 0, movers.PieceOf(0, 1, 0, 64)));
-  movers.simulation->ChangeAddress(0);
+  ibv_gid gid = Movers::Simulation::Gid(0);
+  gid.raw[15] ^= 0x40;
+  movers.simulation->SetGid(0, 0, gid);
   ASSERT_TRUE(movers.Run([&] { return !movers[0].downs.empty(); }));
   EXPECT_THAT(movers.WhyDown(0), HasSubstr("the address of this host changed"));
   movers[0].downs.clear();
