@@ -132,6 +132,9 @@ struct RcNode : Node {
   explicit RcNode(const Options& options = {}) : Node(options, &Tap::Verbs()) {}
 };
 
+// With large messages and lanes.
+constexpr int kRights = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+
 int RightsOf(ibv_qp* qp) {
   ibv_qp_attr attr = {};
   ibv_qp_init_attr init = {};
@@ -171,8 +174,8 @@ TEST_F(RcAbuse, AQueuePairGivesTheRightToReadAfterTheProofOnly) {
   ConnectPair(client, server, port_);
   ASSERT_EQ(tap_.Of(server).size(), 2u);
   EXPECT_EQ(RightsOf(tap_.Of(server)[0]), 0);
-  EXPECT_EQ(RightsOf(tap_.Of(server)[1]), IBV_ACCESS_REMOTE_READ);
-  EXPECT_EQ(RightsOf(tap_.Of(client)[1]), IBV_ACCESS_REMOTE_READ);
+  EXPECT_EQ(RightsOf(tap_.Of(server)[1]), kRights);
+  EXPECT_EQ(RightsOf(tap_.Of(client)[1]), kRights);
   client.endpoint->Disconnect(*unproven);
 }
 
@@ -180,8 +183,22 @@ TEST_F(RcAbuse, WithoutLargeMessagesNobodyMayRead) {
   RcNode server, client;
   Listen(server);
   ConnectPair(client, server, port_);
-  EXPECT_EQ(RightsOf(tap_.Of(server)[0]), 0);
-  EXPECT_EQ(RightsOf(tap_.Of(client)[0]), 0);
+  EXPECT_EQ(RightsOf(tap_.Of(server)[0]), IBV_ACCESS_REMOTE_WRITE);
+  EXPECT_EQ(RightsOf(tap_.Of(client)[0]), IBV_ACCESS_REMOTE_WRITE);
+}
+
+TEST_F(RcAbuse, WithoutLanesNobodyMayWrite) {
+  for (const uint32_t large : {0u, 1u << 20}) {
+    Options options;
+    options.lane_memory_bytes = 0;
+    options.max_large_bytes = large;
+    RcNode server(options), client(options);
+    Listen(server);
+    ConnectPair(client, server, port_);
+    const int rights = large == 0 ? 0 : IBV_ACCESS_REMOTE_READ;
+    EXPECT_EQ(RightsOf(tap_.Of(server).back()), rights);
+    EXPECT_EQ(RightsOf(tap_.Of(client).back()), rights);
+  }
 }
 
 class RcUnproven : public RcAbuse, public testing::WithParamInterface<peer::Kind> {};
