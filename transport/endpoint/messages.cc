@@ -182,6 +182,8 @@ bool EndpointImpl::PostBody(Peer* peer, peer::Kind kind, peer::Bytes body) {
   std::copy(body.begin(), body.end(), (*slots_)[slot].data + peer::kPrefixBytes);
   (*slots_)[slot].length_bytes = static_cast<uint32_t>(peer::kPrefixBytes + body.size());
   (*slots_)[slot].signal = true;
+  // After an answer, nothing more is announced in the previous mode: OnAnnounced() relies on that with RC.
+  (*slots_)[slot].in_order = kind == peer::Kind::kLaneAnswer;
   queue_->Post(&peer->target, slot);
   return true;
 }

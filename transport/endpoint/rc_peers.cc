@@ -77,6 +77,7 @@ void EndpointImpl::AcquireQueue(Peer* peer, const cm::PathInfo& path) {
     absl::Status place;
     absl::StatusOr<verbs::SharedRc> made;
     absl::Status connected;
+    verbs::DataOrder order = verbs::DataOrder::kNone;
   };
   const peer::Psns psns = peer::PsnsOf(peer->handshake()->hello);
   const verbs::RcRoute route{.ah = path.ah,
@@ -89,19 +90,24 @@ void EndpointImpl::AcquireQueue(Peer* peer, const cm::PathInfo& path) {
       [this, own, route, result, srq = ReceptionOf(*peer).data->srq()] {
         result->place = device::CheckOwnAddress(device_, route.ah);
         if (!result->place.ok()) return;
-        if (own != nullptr) {
-          result->connected = rc_->Connect(own, route);
-          // The server's welcome has a MAC of the secret.
-          const int rights = RightsOf(options_, lanes_wanted_);
-          if (result->connected.ok() && rights != 0) result->connected = rc_->Allow(own, rights);
-          return;
+        ibv_qp* qp = own;
+        if (own == nullptr) {
+          result->made = rc_->Make(receive_cq_.get(), srq);
+          result->connected = result->made.status();
+          if (!result->made.ok()) return;
+          qp = result->made->get();
         }
-        result->made = rc_->Make(receive_cq_.get(), srq);
-        result->connected =
-            result->made.ok() ? rc_->Connect(result->made->get(), route) : result->made.status();
+        result->connected = rc_->Connect(qp, route);
+        if (!result->connected.ok()) return;
+        // The answer for another queue pair, or an earlier state, need not be the same (man ibv_query_qp_data_in_order).
+        if (lanes_wanted_) result->order = verbs::QueryDataOrder(api_, qp, IBV_WR_RDMA_WRITE);
+        // The server's welcome has a MAC of the secret.
+        const int rights = RightsOf(options_, lanes_wanted_);
+        if (own != nullptr && rights != 0) result->connected = rc_->Allow(own, rights);
       },
       [this, peer, result] {
         --peer->commands;
+        peer->rc_order = static_cast<uint8_t>(result->order) & 3;
         absl::Status status = result->place.ok() ? result->connected : result->place;
         if (status.ok() && peer->inbound) {
           status = rc_->Attach(&peer->target, *std::move(result->made));

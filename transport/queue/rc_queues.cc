@@ -143,7 +143,8 @@ void RcQueues::Post(Target* target, uint32_t index) {
   if (!target->has_pending() && Posted(queue) < room_) return Append(queue, target, index);
   slots_[index].use = SlotUse::kPending;
   // A control request with `notify` stays behind the data, because it is a goodbye.
-  const bool ahead = slots_[index].control && !slots_[index].notify;
+  const Slot& slot = slots_[index];
+  const bool ahead = slot.control && !slot.notify && !slot.in_order;
   (ahead ? target->control : target->data).PushBack(slots_, index);
   ++counters_.waits;
 }
