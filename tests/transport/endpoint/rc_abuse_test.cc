@@ -28,8 +28,8 @@ class Tap {
   };
   // May change the message. False: it is not sent, and never completes.
   using OnSend = std::function<bool(ibv_qp* qp, std::byte* bytes, peer::Prefix* prefix)>;
-  // May change a WRITE with immediate data.
-  using OnAnnounce = std::function<void(ibv_send_wr* work)>;
+  // May change a WRITE, which has immediate data if it is announced.
+  using OnWrite = std::function<void(ibv_send_wr* work)>;
 
   Tap() { of_test = this; }
   ~Tap() { of_test = nullptr; }
@@ -84,7 +84,8 @@ class Tap {
   }
 
   OnSend on_send;
-  OnAnnounce on_announce;
+  OnWrite on_announce;
+  OnWrite on_silent;
   std::atomic<bool> no_order = false;  // of the queue pairs from now on
 
  private:
@@ -150,6 +151,7 @@ class Tap {
       if (one->opcode == IBV_WR_RDMA_WRITE_WITH_IMM && of_test->on_announce) {
         of_test->on_announce(one);
       }
+      if (one->opcode == IBV_WR_RDMA_WRITE && of_test->on_silent) of_test->on_silent(one);
       if (!of_test->on_send || one->opcode != IBV_WR_SEND) continue;
       auto* bytes = reinterpret_cast<std::byte*>(one->sg_list->addr);
       peer::Prefix prefix;
@@ -428,6 +430,53 @@ TEST_F(RcAnnounced, APeerThatAnnouncesWhatItHasNotWrittenIsEnded) {
   };
   EXPECT_LT(SendOneByOne(500), 100u);
   EXPECT_NE(why_.message().find("sent an invalid message"), absl::string_view::npos) << why_;
+}
+
+// It does not say that it has stopped, and could otherwise announce all at one time.
+TEST_F(RcAbuse, APeerThatSavesUpAnnouncementsIsEnded) {
+  Options options;
+  options.srq_size = 64;
+  options.max_peers = 1;
+  options.lane_after_messages = 4;
+  RcNode server(options), client(options);
+  Listen(server);
+  const PeerId peer = ConnectPair(client, server, port_);
+  size_t sent = 0;
+  uint32_t first = 0;  // the last message that is announced
+  tap_.on_announce = [&](const ibv_send_wr* work) { first = work->imm_data; };
+  while (first == 0) {  // the server sleeps
+    ASSERT_TRUE(client.Send(peer, "data").ok());
+    ++sent;
+    PollUntil({&client, &server}, [&] { return server.recorder.messages.size() >= sent; });
+  }
+  bool silent = false;
+  tap_.on_send = [&](ibv_qp* qp, const std::byte* bytes, const peer::Prefix* prefix) {
+    if (prefix->kind != peer::Kind::kLaneAnswer || qp != QueuePairOf(client, 0)) return true;
+    const auto answer =
+        lane::LoadAnswer(peer::Bytes(bytes + peer::kPrefixBytes, lane::kAnswerBytes));
+    silent = answer->mode == lane::Mode::kSilent;
+    return !silent;
+  };
+  const auto send_awake = [&] {
+    ASSERT_TRUE(client.Send(peer, "data").ok());
+    ++sent;
+    while (server.recorder.messages.size() < sent && server.recorder.downs.empty()) {
+      client.endpoint->Poll();
+      server.endpoint->Poll();
+    }
+  };
+  while (!silent) send_awake();
+  const size_t before = sent;
+  while (sent < before + 3'000) send_awake();
+  ASSERT_TRUE(server.recorder.downs.empty()) << server.recorder.downs[0].why;
+  tap_.on_silent = [&](ibv_send_wr* work) {
+    work->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    work->imm_data = htobe32(be32toh(first) + 1);
+  };
+  send_awake();
+  PollUntil({&client, &server}, [&] { return !server.recorder.downs.empty(); });
+  EXPECT_NE(std::string(server.recorder.downs[0].why.message()).find("sent an invalid message"),
+            std::string::npos);
 }
 
 // A lane that is closed for another client, while its own has more to send than a queue pair takes at once: what waits is announced
