@@ -3,11 +3,12 @@
 // rc_beside_dc: RC queue pairs beside DC on softdc, between two processes, in one run.
 //
 //   dc         DC with lanes, as by default
-//   dc-plain   DC without lanes: messages through queue pairs and completion queues, which is what RC does
-//   rc         RC: a queue pair for each peer
+//   dc-plain   DC without lanes: messages through queue pairs and completion queues
+//   rc         RC with lanes, as by default: a queue pair for each peer
+//   rc-plain   RC without lanes
 //
 // Calls      One call of 64 bytes at a time, then 32 at a time, both with a loop of the caller on both sides, pinned to
-//            `--cpus`. The three kinds alternate, each repetition with two fresh processes. A line has the median of the
+//            `--cpus`. The kinds alternate, each repetition with two fresh processes. A line has the median of the
 //            repetitions, with the lowest and the highest.
 // Memory     A server with 1, 10, 100 and 1,000 clients, each of which has had one reply: growth of its resident memory since before
 //            the first client, for each client. The queues of softdc are in it.
@@ -61,7 +62,7 @@ constexpr absl::Duration kPatience = absl::Seconds(60);
 constexpr int kOutstanding = 32;
 // Channels of one runtime. A runtime paces its attempts to connect to one server after a burst of 10 (transport/cm/pacing.h).
 constexpr size_t kChannelsPerRuntime = 16;
-const std::vector<std::string> kKinds = {"dc", "dc-plain", "rc"};
+const std::vector<std::string> kKinds = {"dc", "dc-plain", "rc", "rc-plain"};
 
 struct Options {
   std::string cpus = "0,1";
@@ -69,10 +70,12 @@ struct Options {
   absl::Duration time = absl::Seconds(1);
 };
 
-std::string Device(const std::string& kind) { return kind == "rc" ? "softdc0/rc" : "softdc0"; }
+std::string Device(const std::string& kind) {
+  return kind.starts_with("rc") ? "softdc0/rc" : "softdc0";
+}
 EndpointLimits Limits(const std::string& kind) {
   EndpointLimits limits;
-  if (kind != "dc") limits.lanes = Lanes::kOff;
+  if (kind.ends_with("-plain")) limits.lanes = Lanes::kOff;
   return limits;
 }
 

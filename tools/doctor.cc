@@ -30,6 +30,7 @@ endpoint::MemoryNeed DefaultNeed() {
 }
 constexpr uint64_t kLeastFiles = 1024;
 constexpr uint64_t kWholeMtu = 4200;  // Ethernet's, that carries RoCE packets of 4096
+constexpr uint64_t kLeastMtu = 1120;  // the same for the default of limits.path_mtu, 1024
 
 class Host {
  public:
@@ -228,15 +229,15 @@ class Examination {
     }
     uint64_t mtu = 0;
     if (absl::SimpleAtoi(host_.Read("/sys/class/net/" + interface + "/mtu"), &mtu) &&
-        mtu < kWholeMtu) {
+        mtu < kLeastMtu) {
       Add(Finding::WARNING, about,
-          absl::StrCat("the MTU of ", interface, " is ", mtu, ": packets carry ",
-                       mtu < 1100   ? 512
-                       : mtu < 2200 ? 1024
-                                    : 2048,
-                       " bytes instead of 4096"),
-          absl::StrCat("on both hosts and the switch: ip link set dev ", interface, " mtu ",
-                       kWholeMtu));
+          absl::StrCat("the MTU of ", interface, " is ", mtu,
+                       ": packets carry 512 bytes, or less, instead of 1024"),
+          absl::StrCat("on both hosts and the switch: ip link set dev ", interface, " mtu 1500"));
+    } else if (mtu != 0 && mtu < kWholeMtu) {
+      Add(Finding::OK, about,
+          absl::StrCat("the MTU of ", interface, " is ", mtu, ": enough for limits.path_mtu ",
+                       mtu < 2200 ? 1024 : 2048, "; 4096 needs ", kWholeMtu));
     } else if (mtu != 0) {
       Add(Finding::OK, about, absl::StrCat("the MTU of ", interface, " is ", mtu));
     }

@@ -77,7 +77,9 @@ class Bulk {
 
   // Join two sides. The side that called Accept() may start transfers at once.
   // `reach`: bulk::Reach::kShared, or kOwn: the peer can access only memory that this side lends to
-  // it.
+  // it; UNIMPLEMENTED without DC. FAILED_PRECONDITION: one side has DC, the other RC.
+  // Without DC a transfer that the other side's device refuses also ends the peer, and a transfer
+  // waits until both sides have joined.
   absl::StatusOr<bulk::PeerId> Offer(std::string* ticket, bulk::Reach reach = bulk::Reach::kShared);
   absl::StatusOr<bulk::PeerId> Accept(std::string_view ticket, std::string* answer,
                                       bulk::Reach reach = bulk::Reach::kShared);

@@ -9,10 +9,13 @@
 #include <cerrno>
 #include <fstream>
 #include <iterator>
+#include <thread>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "middleware/api/fork_count.h"
 #include "transport/base/error.h"
 
 namespace sluice {
@@ -26,10 +29,30 @@ std::vector<std::string> ParseServers(const std::string& text) {
   return servers;
 }
 
-absl::StatusOr<std::vector<std::string>> FileResolver::Read() const {
-  std::ifstream file(path_);
+struct FileResolver::Watcher {
+  explicit Watcher(const std::string& file) : path(file) {}
+  ~Watcher();
+
+  absl::StatusOr<std::vector<std::string>> Read() const;
+  void Watch();
+
+  const std::string path;
+  const internal::Creator creator;
+  Listener listener;
+  std::vector<std::string> servers;
+  int watch_fd = -1;  // inotify descriptor of the file's directory
+  int stop_fd = -1;
+  std::thread thread;
+};
+
+FileResolver::FileResolver(std::string path) : path_(std::move(path)) {}
+
+FileResolver::~FileResolver() { Stop(); }
+
+absl::StatusOr<std::vector<std::string>> FileResolver::Watcher::Read() const {
+  std::ifstream file(path);
   if (!file.is_open()) {
-    return base::Error(absl::StatusCode::kNotFound, absl::StrCat("servers not read from ", path_),
+    return base::Error(absl::StatusCode::kNotFound, absl::StrCat("servers not read from ", path),
                        {.layer = "api",
                         .operation = "resolve",
                         .cause = "the file can't be read",
@@ -41,57 +64,60 @@ absl::StatusOr<std::vector<std::string>> FileResolver::Read() const {
 }
 
 absl::Status FileResolver::Start(Listener listener) {
+  auto watcher = std::make_unique<Watcher>(path_);
   // Watch before reading, so that no change is missed. Watch the folder, because a file that is moved in place is a new file.
   const size_t slash = path_.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
-  watch_fd_ = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-  stop_fd_ = eventfd(0, EFD_CLOEXEC);
-  if (watch_fd_ < 0 || stop_fd_ < 0 ||
-      inotify_add_watch(watch_fd_, folder.c_str(), IN_CLOSE_WRITE | IN_MOVED_TO) < 0) {
-    const int error = errno;
-    Stop();
-    return base::ErrnoError(error, absl::StrCat(folder, " can't be watched"),
+  watcher->watch_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+  watcher->stop_fd = eventfd(0, EFD_CLOEXEC);
+  if (watcher->watch_fd < 0 || watcher->stop_fd < 0 ||
+      inotify_add_watch(watcher->watch_fd, folder.c_str(), IN_CLOSE_WRITE | IN_MOVED_TO) < 0) {
+    return base::ErrnoError(errno, absl::StrCat(folder, " can't be watched"),
                             {.layer = "api",
                              .operation = "resolve",
                              .remedy = "check that the folder is there and may be read"});
   }
-  auto servers = Read();
+  auto servers = watcher->Read();
   absl::Status status = servers.status();
   if (status.ok()) status = listener(*servers);
-  if (!status.ok()) {
-    Stop();
-    return status;
-  }
-  servers_ = *std::move(servers);
-  listener_ = std::move(listener);
-  thread_ = std::thread([this] { Watch(); });
+  if (!status.ok()) return status;
+  watcher->servers = *std::move(servers);
+  watcher->listener = std::move(listener);
+  watcher->thread = std::thread([watcher = watcher.get()] { watcher->Watch(); });
+  watcher_ = std::move(watcher);
   return absl::OkStatus();
 }
 
-void FileResolver::Watch() {
-  pollfd fds[2] = {{watch_fd_, POLLIN, 0}, {stop_fd_, POLLIN, 0}};
+void FileResolver::Watcher::Watch() {
+  pollfd fds[2] = {{watch_fd, POLLIN, 0}, {stop_fd, POLLIN, 0}};
   for (;;) {
     if (poll(fds, 2, -1) < 0 && errno != EINTR) return;
     if (fds[1].revents != 0) return;
     alignas(inotify_event) char events[4096];
-    while (read(watch_fd_, events, sizeof(events)) > 0) {
+    while (read(watch_fd, events, sizeof(events)) > 0) {
     }
-    auto servers = Read();
-    if (!servers.ok() || *servers == servers_) continue;
-    if (listener_(*servers).ok()) servers_ = *std::move(servers);
+    auto now = Read();
+    if (!now.ok() || *now == servers) continue;
+    if (listener(*now).ok()) servers = *std::move(now);
+  }
+}
+
+FileResolver::Watcher::~Watcher() {
+  if (thread.joinable()) {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(stop_fd, &one, sizeof(one));
+    thread.join();
+  }
+  for (const int fd : {watch_fd, stop_fd}) {
+    if (fd >= 0) close(fd);
   }
 }
 
 void FileResolver::Stop() {
-  if (thread_.joinable()) {
-    const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = write(stop_fd_, &one, sizeof(one));
-    thread_.join();
+  if (watcher_ != nullptr && watcher_->creator.InForkedChild()) {
+    (void)watcher_.release();  // the parent's thread may have been at work in it
   }
-  for (int* fd : {&watch_fd_, &stop_fd_}) {
-    if (*fd >= 0) close(*fd);
-    *fd = -1;
-  }
+  watcher_.reset();
 }
 
 }  // namespace sluice

@@ -13,9 +13,8 @@
 #define SLUICE_MIDDLEWARE_API_RESOLVER_H_
 
 #include <functional>
+#include <memory>
 #include <string>
-#include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -40,10 +39,11 @@ class Resolver {
 // Reads the servers from a file of addresses, one a line. Empty lines and lines that begin with #
 // are ignored. The file is watched: when a new file is moved in its place, or the file is written
 // and closed, it is read at once. If the file is missing or invalid, the channel keeps its servers.
+// In a child that was forked after Start(), Stop() and the destructor return at once, and nothing is watched.
 class FileResolver final : public Resolver {
  public:
-  explicit FileResolver(std::string path) : path_(std::move(path)) {}
-  ~FileResolver() override { Stop(); }
+  explicit FileResolver(std::string path);
+  ~FileResolver() override;
   FileResolver(const FileResolver&) = delete;
   FileResolver& operator=(const FileResolver&) = delete;
 
@@ -51,15 +51,10 @@ class FileResolver final : public Resolver {
   void Stop() override;
 
  private:
-  absl::StatusOr<std::vector<std::string>> Read() const;
-  void Watch();
+  struct Watcher;
 
   const std::string path_;
-  Listener listener_;
-  std::vector<std::string> servers_;
-  int watch_fd_ = -1;  // inotify descriptor of the file's directory
-  int stop_fd_ = -1;
-  std::thread thread_;
+  std::unique_ptr<Watcher> watcher_;  // from Start() to Stop()
 };
 
 // Returns the addresses in the text of such a file.

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "middleware/api/signal_watch.h"
 
+#include <pthread.h>
 #include <semaphore.h>
 
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <mutex>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "transport/base/error.h"
@@ -36,13 +39,11 @@ struct Table {
     struct sigaction before;
   };
   std::array<Handled, kSignals + 1> handled;  // mutex; by signal number
+  sigset_t mask;                              // mutex; of the thread that forks
 };
 
 // Created before the first signal handler is set.
-Table& TheTable() {
-  static Table* const table = new Table;
-  return *table;
-}
+Table& TheTable();
 
 void OnSignal(int number) {
   const int error = errno;
@@ -52,6 +53,52 @@ void OnSignal(int number) {
     sem_post(&slot.changed);
   }
   errno = error;
+}
+
+// Restores the handler that a signal had before. A handler that the program has set since then stays.
+void Restore(int number, const struct sigaction& before) {
+  struct sigaction present = {};
+  if (sigaction(number, nullptr, &present) == 0 && present.sa_handler == &OnSignal) {
+    sigaction(number, &before, nullptr);
+  }
+}
+
+// Around fork(): the child gets a complete table, and no signal between its begin and the end of RestoreHandlers().
+void BeforeFork() {
+  Table& table = TheTable();
+  table.mutex.lock();
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &table.mask);
+}
+
+void AfterFork() {
+  Table& table = TheTable();
+  const sigset_t mask = table.mask;
+  table.mutex.unlock();
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+}
+
+// In a forked child. Otherwise a signal that ends the child would only wake a thread that the child does not have.
+void RestoreHandlers() {
+  Table& table = TheTable();
+  for (int number = 1; number <= kSignals; ++number) {
+    Table::Handled& handled = table.handled[number];
+    if (std::exchange(handled.watches, 0) > 0) Restore(number, handled.before);
+  }
+  for (Slot& slot : table.slots) {
+    slot.signals.store(0);
+    slot.taken = false;
+  }
+  AfterFork();
+}
+
+Table& TheTable() {
+  static Table* const table = [] {
+    if (pthread_atfork(&BeforeFork, &AfterFork, &RestoreHandlers) != 0) abort();  // out of memory
+    return new Table;
+  }();
+  return *table;
 }
 
 absl::Status NoWatch(absl::StatusCode code, const std::string& cause, const char* remedy) {
@@ -110,13 +157,14 @@ SignalWatch::SignalWatch(int slot) : slot_(slot) {
 }
 
 SignalWatch::~SignalWatch() {
+  if (creator_.InForkedChild()) return;
   pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
   Table& table = TheTable();
   std::lock_guard lock(table.mutex);
   table.slots[slot_].signals.store(0);
   for (const int number : signals_) {
     Table::Handled& handled = table.handled[number];
-    if (--handled.watches == 0) sigaction(number, &handled.before, nullptr);
+    if (--handled.watches == 0) Restore(number, handled.before);
   }
   table.slots[slot_].taken = false;
 }

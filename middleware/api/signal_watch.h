@@ -7,7 +7,8 @@
 //               watches have the same signal, it wakes all their threads.
 // Threads       One thread creates it, waits and destroys it. Wake(): any.
 // Limits        16 at a time in a process.
-// End           The destructor restores the earlier handlers when no other watch has the signals.
+// End           The destructor restores the earlier handlers when no other watch has the signals. A forked child has the earlier handlers from
+//               the beginning, and no watches. A handler that the program has set since then stays. A signal handler must not fork.
 #ifndef SLUICE_MIDDLEWARE_API_SIGNAL_WATCH_H_
 #define SLUICE_MIDDLEWARE_API_SIGNAL_WATCH_H_
 
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "middleware/api/fork_count.h"
 
 namespace sluice {
 
@@ -35,6 +37,7 @@ class SignalWatch {
  private:
   explicit SignalWatch(int slot);
 
+  const internal::Creator creator_;
   const int slot_;
   std::vector<int> signals_;  // signals whose handler this watch needs
   sigset_t mask_before_;

@@ -17,15 +17,13 @@
 // End           The destructor runs all queued work, and work that this work adds, then joins the
 //               threads. On a thread of the pool it writes a message to standard error and ends the
 //               process.
+// Processes     In a forked child the pool has no threads: Run() destroys the work, and the destructor
+//               returns at once. The parent's pool is not affected.
 #ifndef SLUICE_MIDDLEWARE_API_THREAD_POOL_H_
 #define SLUICE_MIDDLEWARE_API_THREAD_POOL_H_
 
-#include <condition_variable>
 #include <cstddef>
-#include <deque>
-#include <mutex>
-#include <thread>
-#include <vector>
+#include <memory>
 
 #include "absl/functional/any_invocable.h"
 #include "middleware/api/executor.h"
@@ -49,19 +47,15 @@ class ThreadPool final : public Executor {
   // Runs `work` once on a thread of the pool. Does not wait for it.
   void Run(absl::AnyInvocable<void() &&> work) override;
 
-  // Number of threads. Does not change.
-  size_t threads() const { return threads_.size(); }
+  // Number of threads. Does not change, except that it is 0 in a forked child.
+  size_t threads() const;
   // Number of pieces of work that no thread has started.
   size_t waiting() const;
 
  private:
-  void Work();
+  struct State;
 
-  mutable std::mutex mutex_;
-  std::condition_variable given_;
-  std::deque<absl::AnyInvocable<void() &&>> queue_;  // mutex_
-  bool ending_ = false;                              // mutex_
-  std::vector<std::thread> threads_;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace sluice

@@ -112,7 +112,9 @@ struct Port::Peer final : integrity::SignedQueueUser {
   std::shared_ptr<memory::Domain> domain;
   SignedWay way;
   bool moved_out = false;  // the mover has released the peer
-  uint64_t number = 0;     // port number of the peer
+  int64_t join_by_ns =
+      0;  // the peer is disconnected if it is not ready by then; 0: no transfer waits for it
+  uint64_t number = 0;  // port number of the peer
   // Maximum size of a piece of a protected transfer, in both directions: the lower limit of the two ports.
   uint32_t piece_bytes = 0;
   uint64_t token = 0;  // token of the peer's ticket

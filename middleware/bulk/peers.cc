@@ -50,14 +50,15 @@ absl::StatusOr<Port::Peer*> Port::NewPeer() {
   free->piece_bytes = options_.piece_bytes;  // words may come before the other side's ticket
   free->way = {};
   free->moved_out = false;
+  free->join_by_ns = 0;
   free->why = absl::OkStatus();
   free->used = ++uses_;
   free->next_number = free->next_arrival = 0;
   return free;
 }
 
-absl::Status Port::Connect(Peer& peer, const Ticket& ticket) {
-  absl::Status status = mover_->Connect(peer.id.index, ticket.way);
+absl::Status Port::Connect(Peer& peer, const Ticket& ticket, bool last) {
+  absl::Status status = mover_->Connect(peer.id.index, ticket.way, last);
   if (!status.ok()) return status;
   peer.number = ticket.port;
   peer.piece_bytes = std::min(options_.piece_bytes, ticket.piece_bytes);
@@ -121,7 +122,7 @@ absl::StatusOr<PeerId> Port::Accept(std::string_view ticket, std::string* answer
   auto id = Offer(answer, reach);
   if (!id.ok()) return id.status();
   Peer& peer = *Find(*id);
-  absl::Status status = Connect(peer, *theirs);
+  absl::Status status = Connect(peer, *theirs, /*last=*/false);
   if (!status.ok()) {
     GiveUp(peer, status);
     return status;
@@ -137,7 +138,7 @@ absl::Status Port::Complete(PeerId id, std::string_view ticket) {
   }
   auto theirs = LoadTicket(ticket);
   if (!theirs.ok()) return theirs.status();
-  absl::Status status = Connect(*peer, *theirs);
+  absl::Status status = Connect(*peer, *theirs, /*last=*/true);
   if (!status.ok()) GiveUp(*peer, status);
   return status;
 }

@@ -24,7 +24,8 @@ absl::StatusOr<std::unique_ptr<Port>> Port::Create(device::Device& device, base:
   if (!whole || options.piece_bytes > kMaxPieceBytes || options.max_peers == 0 ||
       options.max_signed_peers == 0 || options.max_leases == 0 || options.max_transfers == 0 ||
       options.max_pieces_in_flight == 0 || options.max_pieces_in_flight > (1u << 14) ||
-      options.patience_ns < 0 || options.dead_peer_ns <= 0 || options.watch_ns <= 0) {
+      options.patience_ns < 0 || options.dead_peer_ns <= 0 || options.join_ns <= 0 ||
+      options.watch_ns <= 0) {
     return Refused(absl::StatusCode::kInvalidArgument, "invalid port options",
                    whole ? "a limit is zero or too large"
                          : "pieces of " + std::to_string(options.piece_bytes) +
@@ -125,6 +126,7 @@ int64_t Port::SleepLimitNs() const {
     if (now_ns < peer->way.close_by_ns) sooner(peer->way.close_by_ns);
     // Transfers of a disconnected peer end by completions. Their deadlines no longer count.
     if (peer->state != Peer::State::kUp) continue;
+    sooner(peer->join_by_ns);
     for (const Outgoing* out : peer->outgoing) {
       sooner(out->status.ok() ? out->request.deadline_ns : out->patience_end_ns);
     }

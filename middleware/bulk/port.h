@@ -8,9 +8,11 @@
 //
 //               Joining two ports:    one   Offer() -> ticket ------->  other   Accept(ticket) -> ticket
 //                                     one   Complete(ticket) <--------
-//               The side that accepted may start transfers at once. Protected transfers wait until the other side has completed.
+//               The side that accepted may start transfers at once. Protected transfers wait until the other side has completed; with
+//               RC all transfers do.
 // Plain         Transfers without a guard, and the notices about them, use a few DCIs that all peers share (onesided/mover.h). If the
-//               lender's device refuses one, only this transfer ends.
+//               lender's device refuses one, only this transfer ends. On a device without DC each peer has an RC queue pair, which a
+//               refused transfer ends: then the ports have to be joined again (docs/decisions/0068).
 // Protected     Transfers with a guard in Transfer::protection use a queue pair for each peer (integrity/signed_queue.h), created for
 //               the first such transfer of either port. Signatures in memory and on the wire are checked, inserted, stripped and
 //               converted block by block (integrity/protection.h). The lender gets no success for wrong data. Data that was written
@@ -75,9 +77,9 @@ class Port final : private onesided::MoverUser {
   Port& operator=(const Port&) = delete;
 
   // Join two ports. `reach`: memory of this port that the peer can access; each side chooses its own value. Offer() and Accept() block
-  // while the device creates a DCT and an SRQ for the peer, and a protection domain for Reach::kOwn.
+  // while the device creates a DCT and an SRQ for the peer, and a protection domain for Reach::kOwn (UNIMPLEMENTED with RC).
   // Errors: UNAVAILABLE (the device has failed, see Health(); all three functions), RESOURCE_EXHAUSTED (all places for peers are taken,
-  // or the device is still destroying the queues of disconnected peers).
+  // or the device is still destroying the queues of disconnected peers), FAILED_PRECONDITION (one port has DC, the other RC).
   absl::StatusOr<PeerId> Offer(std::string* ticket, Reach reach = Reach::kShared);
   absl::StatusOr<PeerId> Accept(std::string_view ticket, std::string* answer,
                                 Reach reach = Reach::kShared);
@@ -147,11 +149,12 @@ class Port final : private onesided::MoverUser {
   Peer* Find(PeerId peer) const;
   absl::StatusOr<Peer*> NewPeer();
   absl::StatusOr<onesided::Address> OpenWay(Peer& peer, Reach reach);
-  absl::Status Connect(Peer& peer, const Ticket& ticket);
+  absl::Status Connect(Peer& peer, const Ticket& ticket, bool last);
   absl::Status CheckRequest(const Peer& peer, const TransferRequest& request) const;
 
   void PollEvents(int64_t now_ns);
   void CheckTime(Peer& peer, int64_t now_ns);
+  void CheckJoined(Peer& peer, int64_t now_ns);
   void PumpPlain(Peer& peer);
   void PumpSigned(Peer& peer);
   void MovePiece(Peer& peer, Outgoing& out);

@@ -30,6 +30,11 @@ inline absl::Status NoPeer() {
                  "join the two ports again");
 }
 
+inline absl::Status NotJoined() {
+  return Refused(absl::StatusCode::kUnavailable, "the other side has not joined",
+                 "it did not get the answer, or has left", "join the two ports again");
+}
+
 inline absl::Status Broken(std::string_view cause) {
   return base::Error(absl::StatusCode::kUnavailable, "invalid notice from the peer",
                      {.layer = "bulk",

@@ -27,7 +27,7 @@ enum class Reach : uint8_t {
   // memory are guessable: the device counts them up.
   kShared,
   // Only memory that was lent to this peer. The device refuses all other memory, whatever keys the
-  // peer knows.
+  // peer knows. Needs DC.
   kOwn,
 };
 
@@ -77,6 +77,9 @@ struct PortOptions {
   // Time in nanoseconds after which a peer that does not answer plain transfers is declared dead.
   // More than 0.
   int64_t dead_peer_ns = 1'000'000'000;
+  // Time in nanoseconds for which transfers wait for the other side to join, on a device without DC.
+  // Then the peer is disconnected. More than 0.
+  int64_t join_ns = 10'000'000'000;
   int64_t watch_ns = 10'000'000;  // interval of the check for lost stop events
   // False: do not use the device's feature (integrity::SignedQueueOptions).
   bool offload = true;

@@ -311,7 +311,18 @@ void Port::OnPieceEnd(uint64_t cookie, const absl::Status& status) {
   out.status = MismatchError(*mismatch, "");
 }
 
+// Gives a peer up that has not joined, because no request is posted that could fail. Only on devices without DC.
+void Port::CheckJoined(Peer& peer, int64_t now_ns) {
+  if (mover_->IsReady(peer.id.index) || peer.outgoing.empty()) {
+    peer.join_by_ns = 0;
+    return;
+  }
+  if (peer.join_by_ns == 0) peer.join_by_ns = Later(now_ns, options_.join_ns);
+  if (now_ns >= peer.join_by_ns) GiveUp(peer, NotJoined());
+}
+
 void Port::CheckTime(Peer& peer, int64_t now_ns) {
+  CheckJoined(peer, now_ns);
   for (Outgoing* out : peer.outgoing) {
     const int64_t deadline_ns = out->request.deadline_ns;
     if (out->status.ok() && deadline_ns != 0 && now_ns >= deadline_ns) {
@@ -323,9 +334,11 @@ void Port::CheckTime(Peer& peer, int64_t now_ns) {
     if (out->patience_end_ns == 0) {
       out->patience_end_ns = Later(now_ns, options_.patience_ns);
     } else if (now_ns >= out->patience_end_ns) {
-      return GiveUp(peer, Refused(absl::StatusCode::kUnavailable,
-                                  "pieces of a stopped transfer do not complete",
-                                  "the peer hangs, or is gone", "join the ports again"));
+      return GiveUp(peer, mover_->IsReady(peer.id.index)
+                              ? Refused(absl::StatusCode::kUnavailable,
+                                        "pieces of a stopped transfer do not complete",
+                                        "the peer hangs, or is gone", "join the ports again")
+                              : NotJoined());
     }
   }
 }

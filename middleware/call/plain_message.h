@@ -333,23 +333,26 @@ class PlainMessage {
  private:
   static Values ValuesOf(const Message& message) { return Values(Fields::ValueOf(message)...); }
   template <size_t... kIndex>
-  static bool ArePlain(const Values& values, std::index_sequence<kIndex...>) {
+  static bool ArePlain([[maybe_unused]] const Values& values, std::index_sequence<kIndex...>) {
     return (Fields::IsPlain(std::get<kIndex>(values)) && ...);
   }
   template <size_t... kIndex>
-  static size_t SizeOf(const Values& values, std::index_sequence<kIndex...>) {
+  static size_t SizeOf([[maybe_unused]] const Values& values, std::index_sequence<kIndex...>) {
     return (size_t{0} + ... + Fields::Size(std::get<kIndex>(values)));
   }
   template <size_t... kIndex>
-  static void Put(const Values& values, uint8_t* at, std::index_sequence<kIndex...>) {
+  static void Put([[maybe_unused]] const Values& values, uint8_t* at,
+                  std::index_sequence<kIndex...>) {
     ((at = Fields::Put(std::get<kIndex>(values), at)), ...);
   }
   template <size_t... kIndex>
-  static bool Take(internal::PlainReader& in, Values* values, std::index_sequence<kIndex...>) {
+  static bool Take([[maybe_unused]] internal::PlainReader& in, [[maybe_unused]] Values* values,
+                   std::index_sequence<kIndex...>) {
     return (Fields::Take(in, &std::get<kIndex>(*values)) && ...);
   }
   template <size_t... kIndex>
-  static void Assign(const Values& values, Message* message, std::index_sequence<kIndex...>) {
+  static void Assign([[maybe_unused]] const Values& values, [[maybe_unused]] Message* message,
+                     std::index_sequence<kIndex...>) {
     (Fields::Assign(std::get<kIndex>(values), message), ...);
   }
   [[gnu::noinline]] static void WriteOther(const google::protobuf::MessageLite& from, size_t bytes,

@@ -23,6 +23,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "middleware/api/fork_count.h"
 #include "middleware/services/http_address.h"
 #include "middleware/services/prometheus_metrics.h"
 #include "middleware/services/status_page_html.h"
@@ -141,6 +142,7 @@ class HttpPages::Impl {
   ~Impl();
 
   absl::Status Listen(const std::string& address);
+  bool InForkedChild() const { return creator_.InForkedChild(); }
 
   StatusReport& report() { return report_; }
   PrometheusMetrics& metrics() { return *metrics_; }
@@ -166,6 +168,7 @@ class HttpPages::Impl {
   std::shared_ptr<const std::string> KeptOr(const std::string& key,
                                             const std::function<std::string()>& make);
 
+  const internal::Creator creator_;
   const PagesOptions options_;
   PageReaders readers_;
   StatusReport report_;
@@ -386,29 +389,35 @@ absl::StatusOr<std::unique_ptr<HttpPages>> HttpPages::Start(const std::string& a
 
 HttpPages::HttpPages(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-HttpPages::~HttpPages() = default;
+HttpPages::~HttpPages() {
+  if (impl_->InForkedChild()) (void)impl_.release();
+}
 
 void HttpPages::Add(const Server* server, const std::string& name, const ServerOptions& options) {
+  if (impl_->InForkedChild()) return;
   impl_->report().Add(server, name, options);
   impl_->metrics().Add(server, name);
 }
 
 void HttpPages::Add(std::shared_ptr<Channel> channel, const std::string& name) {
+  if (impl_->InForkedChild()) return;
   impl_->report().Add(channel, name);
   impl_->metrics().Add(std::move(channel), name);
 }
 
 void HttpPages::Add(CounterSource source, const std::string& name) {
+  if (impl_->InForkedChild()) return;
   impl_->report().Add(source, name);
   impl_->metrics().Add(std::move(source), name);
 }
 
 void HttpPages::Remove(const std::string& name) {
+  if (impl_->InForkedChild()) return;
   impl_->report().Remove(name);
   impl_->metrics().Remove(name);
 }
 
 uint16_t HttpPages::port() const { return impl_->port(); }
-uint64_t HttpPages::looks() const { return impl_->looks(); }
+uint64_t HttpPages::looks() const { return impl_->InForkedChild() ? 0 : impl_->looks(); }
 
 }  // namespace sluice

@@ -88,7 +88,7 @@ class HttpPages {
   class Impl;
   explicit HttpPages(std::unique_ptr<Impl> impl);
 
-  const std::unique_ptr<Impl> impl_;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace sluice

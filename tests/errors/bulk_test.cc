@@ -55,5 +55,14 @@ TEST_F(BulkErrors, PeerThatWasNeverJoined) {
   ExpectCatalogued("no-peer", one_->Move({.index = 60, .generation = 9}, Request()));
 }
 
+TEST_F(BulkErrors, PeersOfADeviceWithoutDc) {
+  auto rc = Bulk::Create({.device = "softdc0/rc"});
+  ASSERT_TRUE(rc.ok()) << rc.status();
+  std::string ticket, answer;
+  ASSERT_TRUE((*rc)->Offer(&ticket).ok());
+  ExpectCatalogued("unlike-ports", one_->Accept(ticket, &answer).status());
+  ExpectCatalogued("own-reach", (*rc)->Offer(&ticket, bulk::Reach::kOwn).status());
+}
+
 }  // namespace
 }  // namespace sluice

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # Scenarios of the lab in which the example programs run over RC queue pairs, unchanged. Sourced by scenarios.sh, whose wire and words they
-# use. examples/echo is in scenarios.sh. examples/kv_store and examples/blockstore need bulk ports, which need DC.
+# use. examples/echo is in scenarios.sh.
 
 # started NAME PROGRAM ARGUMENT...: a program that listens. Its output is /tmp/NAME.out; it ends with stop_started NAME....
 started_pids=
@@ -70,6 +70,26 @@ own_loop_over_rc() {
   started relay relay --listen=10.0.0.2:7490 --device=rxe1 --upstream=10.0.0.1:7471
   prints "through a relay" echo_client --server=10.0.0.2:7490 --device=rxe0 --timeout=30s --text="through a relay"
   stop_started echo relay
-  # shellcheck disable=SC2034 # scenarios.sh prints it
   said="a relay with a loop of its own passed a call on"
+}
+
+# Bulk ports: reads of the server's memory, one-sided.
+kv_store_over_rc() {
+  started kv_server kv_server --listen=10.0.0.1:7474 --device=rxe0
+  "$programs/kv" --server=10.0.0.1:7474 --device=rxe1 put colour green >/tmp/client 2>&1 || missing+=" a put that ends well"
+  prints green kv --server=10.0.0.1:7474 --device=rxe1 get colour
+  stop_started kv_server
+  said="a value was put by a call, and read one-sided"
+}
+
+# Bulk ports: blocks with signatures, which the CPU checks on both sides.
+blockstore_over_rc() {
+  started blockstore_server blockstore_server --listen=10.0.0.1:7472 --device=rxe0
+  "$programs/blockstore_client" --server=10.0.0.1:7472 --device=rxe1 --corrupt >/tmp/client 2>&1 || missing+=" a client that ends well"
+  grep -q '^read 16 blocks, all as they were written' /tmp/client || missing+=" blocks as they were written"
+  [[ $(grep -c 'DATA_LOSS' /tmp/client) == 2 ]] || missing+=" two damaged blocks that are found"
+  grep -q '^and the next write and read are good' /tmp/client || missing+=" a good end"
+  stop_started blockstore_server
+  # shellcheck disable=SC2034 # scenarios.sh prints it
+  said="blocks went to a store and back, and each damaged block was found"
 }

@@ -27,7 +27,7 @@ step "building the lab's programs"
 suite=//tests/transport/softdc/conformance:conformance_test probe=//tools/hardware:hardware_probe
 programs=(//tests/lab:cm_lab //tests/lab:call_lab //tests/lab:address_shim.so //examples/echo:echo_{server,client} //examples/flow:{publisher,subscriber}
   //examples/log_tail:log_{server,append,tail} //examples/fan_out:{shard_server,search_server,search} //examples/own_loop:relay
-  //examples/tutorial:tutorial //tools:sluice_info //tests/middleware/api:api_tests //tests/transport/endpoint:endpoint_tests)
+  //examples/kv_store:kv{,_server} //examples/blockstore:blockstore_{server,client} //examples/tutorial:tutorial //tools:sluice_info //tests/middleware/api:api_tests //tests/transport/endpoint:endpoint_tests)
 bazel build "${programs[@]}" "$suite" "$probe" || exit 1
 in_bin() { tr : / <<<"bazel-bin/${1#//}"; }
 files=()

@@ -47,11 +47,13 @@ loses() { [[ $* != *loss* || $(dropped) -gt 0 ]] || missing+=" packets dropped b
 
 # ---- Both ends.
 
-# say WORD and await END.WORD: await gives up after ten minutes, or when the script of the other machine has ended.
+# No call may hang. The calls with packets lost take longest.
+call_limit_s=$((120 + many / 20))
+# say WORD and await END.WORD: await gives up when every call must have ended, or when the script of the other machine has ended.
 say() { : >"/wire/$end.$1"; }
 await() {
   local tries gone=
-  for ((tries = 0; tries < 6000; ++tries)); do
+  for ((tries = 0; tries < 10 * (call_limit_s + 60); ++tries)); do
     [[ ! -e /wire/$1 ]] || return 0
     [[ -z $gone ]] || break
     [[ ! -e /wire/${1%%.*}.ended ]] || gone=1  # perhaps it said the word just before
@@ -269,8 +271,6 @@ serve() {
 
 # ---- The client's machine.
 
-# No call may hang. The calls with packets lost take longest.
-call_limit_s=$((120 + many / 20))
 call() {
   local name=$1
   shift

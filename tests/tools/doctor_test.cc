@@ -97,7 +97,7 @@ TEST_F(DoctorTest, EveryThingThatCanBeWrongAtOnce) {
   Remove("dev/infiniband/rdma_cm");
   Remove("dev/infiniband/uverbs0");
   Remove(kPort + "gids/3");
-  Put("sys/class/net/ens1/mtu", "1500");
+  Put("sys/class/net/ens1/mtu", "1000");
   Put("sys/class/infiniband/mlx5_0/ports/2/state", "1: DOWN");
   Put("sys/class/infiniband/mlx5_0/ports/2/phys_state", "2: Polling");
   Put("sys/class/infiniband/mlx5_0/ports/2/link_layer", "InfiniBand");
@@ -134,9 +134,9 @@ TEST_F(DoctorTest, EveryThingThatCanBeWrongAtOnce) {
       "WARNING   mlx5_0 port 1    its only RoCE v2 GID is link-local: nothing beyond the switch is "
       "reached\n"
       "                             give ens1 an address: ip addr add 10.0.0.5/24 dev ens1\n"
-      "WARNING   mlx5_0 port 1    the MTU of ens1 is 1500: packets carry 1024 bytes instead of "
-      "4096\n"
-      "                             on both hosts and the switch: ip link set dev ens1 mtu 4200\n"
+      "WARNING   mlx5_0 port 1    the MTU of ens1 is 1000: packets carry 512 bytes, or less, "
+      "instead of 1024\n"
+      "                             on both hosts and the switch: ip link set dev ens1 mtu 1500\n"
       "WARNING   mlx5_0 port 2    is DOWN, Polling\n"
       "                             plug in the cable, or look at the switch's port\n"
       "ok        mlx5_0           stream isolation is in use\n"
@@ -167,6 +167,17 @@ TEST_F(DoctorTest, MemlockIsComparedWithWhatTheOptionsNeed) {
   EXPECT_THAT(Text(), HasSubstr("ok        memlock          1048576 KiB"));
   Limits("33554432", "65536");
   EXPECT_TRUE(Blocked());
+}
+
+// Only a smaller one is too small for the default path MTU.
+TEST_F(DoctorTest, EthernetMtuIsComparedWithThePathMtus) {
+  Put("sys/class/net/ens1/mtu", "1500");
+  EXPECT_NE(Text().find("ok        mlx5_0 port 1    the MTU of ens1 is 1500: enough for "
+                        "limits.path_mtu 1024; 4096 needs 4200\n"),
+            std::string::npos)
+      << Text();
+  Put("sys/class/net/ens1/mtu", "2200");
+  EXPECT_NE(Text().find("enough for limits.path_mtu 2048"), std::string::npos) << Text();
 }
 
 TEST_F(DoctorTest, EachBlockingFindingBlocksByItself) {

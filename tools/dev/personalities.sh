@@ -6,7 +6,7 @@
 #
 # tests/personalities.txt lists the cases that assert another device, with the reason. They run as well, apart from the others: a listed
 # case that passes is an error, so that the list stays true. A program listed with '*' is not run under that personality, nor is a case
-# with '~' before it, whose result depends on real time.
+# with '~' before it, whose result depends on real time, or which aborts.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=tools/dev/common.sh

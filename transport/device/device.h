@@ -96,6 +96,8 @@ class Device {
   const verbs::CapabilityReport& capabilities() const { return capabilities_; }
   // Returns whether RC queue pairs are used instead of DC. The capability kDc has the reason.
   bool rc() const { return !capabilities_.Has(verbs::Feature::kDc); }
+  // Returns the data order of peers' RDMA WRITEs through an RC queue pair. Only for rc(): a DCT is asked itself.
+  verbs::DataOrder rc_write_order() const { return rc_write_order_; }
   // Returns the ECE options that the device offers; vendor_id 0: none.
   const ibv_ece& ece() const { return ece_; }
 
@@ -128,7 +130,8 @@ class Device {
                     uint8_t port_number, const GidEntry& gid, Use use);
   void Probe(Use use);  // probe.cc
   absl::Status ProbeDc();
-  absl::Status ProbeRc() const;
+  absl::Status ProbeRc();
+  void ProbeOnRc(ibv_qp* qp);
   void ProbeStreams(ibv_cq* cq);
   void ProbeOnDci(ibv_qp* dci);
   void ProbeOnDct(ibv_qp* dct);
@@ -143,6 +146,7 @@ class Device {
   uint16_t lid_ = 0;
   ibv_ece ece_ = {};
   verbs::CapabilityReport capabilities_;
+  verbs::DataOrder rc_write_order_ = verbs::DataOrder::kNone;
   ibv_gid gid_ = {};              // at path_.sgid_index
   bool gid_index_fixed_ = false;  // by PathSettings
   uint16_t pkey_ = 0;

@@ -34,8 +34,8 @@ constexpr EventRule kRules[] = {
      "a wrong signature stopped a signed queue, whose owner tells it so"},
     {IBV_EVENT_PATH_MIG, "path migrated", R::kCount, "nobody", "no alternate paths"},
     {IBV_EVENT_PATH_MIG_ERR, "path migration error", R::kCount, "nobody", "no alternate paths"},
-    {IBV_EVENT_QP_LAST_WQE_REACHED, "last WQE reached", R::kCount, "nobody",
-     "comes of ending a queue pair ourselves"},
+    {IBV_EVENT_QP_LAST_WQE_REACHED, "last WQE reached", R::kTarget, "onesided",
+     "an RC queue pair of a mover: its peer ends; also comes of ending a queue pair ourselves"},
     {IBV_EVENT_WQ_FATAL, "WQ fatal", R::kCount, "nobody", "no work queues"},
 };
 

@@ -21,7 +21,7 @@ enum class Reaction : uint8_t {
   kPortDown,   // no new connections; peers stay as long as their traffic arrives
   kPortUp,     // new connections are possible again
   kAddresses,  // new address handles for new peers; new targets if this side's address changed
-  kTarget,     // a DCT that may have stopped is replaced; for other queue pairs no reaction
+  kTarget,     // a DCT or RC queue pair that may have stopped; for other queue pairs no reaction
   kBroken,     // no object of the device can be used
 };
 

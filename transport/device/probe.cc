@@ -81,14 +81,31 @@ void Device::Probe(Use use) {
   ProbeSignature(*this, offered, &capabilities_);
 }
 
-absl::Status Device::ProbeRc() const {
+absl::Status Device::ProbeRc() {
   auto cq = verbs::CreateCq(api(), context_.get(), 16, nullptr);
   if (!cq.ok()) return cq.status();
   auto srq = verbs::CreateSrq(api(), pd_.get(), 16);
   if (!srq.ok()) return srq.status();
   auto qp = verbs::CreateSharedRc(api(), pd_.get(), cq->get(), cq->get(), srq->get(), 16);
   if (!qp.ok()) return qp.status();
-  return verbs::InitRc(api(), qp->get(), path_, 0);
+  absl::Status status = verbs::InitRc(api(), qp->get(), path_, 0);
+  if (status.ok()) ProbeOnRc(qp->get());
+  return status;
+}
+
+// The answer is about a queue pair in RTS. So the trial queue pair is connected with itself, and sends nothing.
+void Device::ProbeOnRc(ibv_qp* qp) {
+  verbs::RcRoute route{.ah = verbs::AddressVector(path_), .number = qp->qp_num};
+  route.ah.dlid = lid_;
+  absl::Status status = absl::NotFoundError("the port has no GID");
+  if (api().query_gid(context_.get(), path_.port, path_.sgid_index, &route.ah.grh.dgid) == 0) {
+    status = verbs::ConnectRc(api(), qp, path_, route);
+  }
+  if (status.ok()) rc_write_order_ = verbs::QueryDataOrder(api(), qp, IBV_WR_RDMA_WRITE);
+  capabilities_.Set(Feature::kDataInOrder, rc_write_order_ != verbs::DataOrder::kNone,
+                    status.ok() ? "the trial RC queue pair in RTS promises " +
+                                      std::string(verbs::Name(rc_write_order_))
+                                : std::string(status.message()));
 }
 
 absl::Status Device::ProbeDc() {

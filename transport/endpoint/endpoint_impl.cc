@@ -141,7 +141,8 @@ absl::Status EndpointImpl::Init() {
   status = device_.rc() ? CheckRcOptions() : absl::OkStatus();
   if (status.ok()) status = MakeReceptions();
   if (!status.ok()) return status;
-  lanes_wanted_ = options_.lane_memory_bytes != 0 && !device_.rc();
+  const bool ordered = !device_.rc() || device_.rc_write_order() != verbs::DataOrder::kNone;
+  lanes_wanted_ = options_.lane_memory_bytes != 0 && (ordered || options_.lanes_without_order);
   const size_t stride_bytes = SendStrideBytes(options_);
   const size_t data_bytes = stride_bytes * options_.send_buffers;
   const size_t control_bytes = size_t{kControlSlots} * kControlBufferBytes;

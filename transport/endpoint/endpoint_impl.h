@@ -207,7 +207,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   bool IsOfPeer(const ibv_wc& wc, const Peer& peer) const;
   void MakeQueueToDial(Peer* peer);
   void AcquireQueue(Peer* peer, const cm::PathInfo& path);
-  void AllowReads(Peer* peer);
+  void AllowAccess(Peer* peer);
   void EndSender(const ibv_wc& wc);
   void EndSender(Peer* peer);
   int EndQueues();
@@ -352,7 +352,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   bool TakeHeld(Peer* peer);
   void OnSentData(Peer* peer, uint16_t number, const ibv_wc& wc);
   bool AfterLane(Peer* peer, uint16_t number);
-  void OnAnnounced(uint32_t immediate, uint32_t tenant);
+  void OnAnnounced(const ibv_wc& wc);
   static absl::Status LaneGarbage(const Peer& peer, const char* what);
 
   // lane_sleep.cc

@@ -18,6 +18,12 @@ constexpr uint32_t kPageBytes = 4096;
 // Numbers of messages have 16 bits, and are compared.
 constexpr uint32_t kMaxWindow = 1 << 14;
 
+// Returns the order in which the bytes of a peer's WRITE become visible.
+verbs::DataOrder OrderOf(const Peer& peer, const device::Device& device,
+                         const Reception& reception) {
+  return device.rc() ? static_cast<verbs::DataOrder>(peer.rc_order) : reception.data->write_order();
+}
+
 }  // namespace
 
 // ---- Grants
@@ -35,7 +41,7 @@ void EndpointImpl::CountForLane(Peer* peer, uint32_t token) {
 }
 
 void EndpointImpl::WantLane(Peer* peer) {
-  const verbs::DataOrder order = ReceptionOf(*peer).data->write_order();
+  const verbs::DataOrder order = OrderOf(*peer, device_, ReceptionOf(*peer));
   if (order == verbs::DataOrder::kNone && !options_.lanes_without_order) return;
   if (peer->lanes != 0 && LanesOf(peer).in != nullptr) {
     InLane* lane = LanesOf(peer).in;
@@ -71,7 +77,7 @@ void EndpointImpl::MakeLane(Peer* peer, uint32_t slots, uint64_t size_bytes) {
   lane->size_bytes = size_bytes;
   lane_bytes_ += size_bytes;
   if (++lane_generations_ == 0) lane_generations_ = 1;
-  const bool blocks = ReceptionOf(*peer).data->write_order() == verbs::DataOrder::kBlocks128;
+  const bool blocks = OrderOf(*peer, device_, ReceptionOf(*peer)) == verbs::DataOrder::kBlocks128;
   lane->ask.grant = {.generation = lane_generations_,
                      .slots = slots,
                      .slot_bytes = options_.lane_slot_bytes,
@@ -80,10 +86,11 @@ void EndpointImpl::MakeLane(Peer* peer, uint32_t slots, uint64_t size_bytes) {
                      .layout = blocks ? lane::Layout::kBlocks : lane::Layout::kWhole};
   NeedLanes(peer);
   LanesOf(peer).in = lane;
-  // The lane has its own memory and key, which no other peer ever gets. So a late WRITE is harmless.
+  // The lane has its own memory and key, which no other peer gets to know. After the key is revoked, a late WRITE fails at its sender.
   auto status = std::make_shared<absl::Status>();
   commands_.Submit(
-      [this, lane, status, domain = ReceptionOf(*peer).domain.get()] {
+      [this, lane, status, own = ReceptionOf(*peer).domain.get()] {
+        ibv_pd* const domain = own != nullptr ? own : device_.pd();
         auto memory = memory::Slab::Create(api_, domain, lane->size_bytes,
                                            IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
         *status = memory.status();
@@ -99,7 +106,8 @@ void EndpointImpl::OnLaneMade(InLane* lane, const absl::Status& status) {
     return FreeLane(lane);
   }
   if (!lane::Next(lane->state, Event::kMade, &lane->state)) return ReleaseLane(lane);
-  const bool in_order = ReceptionOf(*lane->peer).data->write_order() != verbs::DataOrder::kNone;
+  const bool in_order =
+      OrderOf(*lane->peer, device_, ReceptionOf(*lane->peer)) != verbs::DataOrder::kNone;
   lane::Grant& grant = lane->ask.grant;
   grant.rkey = lane->memory.rkey();
   grant.address = reinterpret_cast<uint64_t>(lane->memory.data());

@@ -36,6 +36,9 @@ absl::Status LaneKept(const Peer& peer, State state) {
 void EndpointImpl::AskOf(InLane* lane, Mode mode) {
   lane->ask.mode = mode;
   ++lane->ask.turn;
+  if (mode == Mode::kAnnounced && !lane->unannounced.has_value()) {
+    lane->unannounced = lane->reader->value();
+  }
   lane->written.reset();
   LanesOf(lane->peer).ask_due = true;
   OweLaneWords(lane->peer);
@@ -73,7 +76,7 @@ void EndpointImpl::OnLaneAnswer(Peer* peer, peer::Bytes body) {
   const auto answer = lane::LoadAnswer(body);
   if (!answer.has_value()) {
     ++counters_.dropped_malformed;
-    return;
+    return EndSender(peer);
   }
   InLane* lane = peer->lanes == 0 ? nullptr : LanesOf(peer).in;
   if (lane == nullptr || !lane->reader.has_value() ||
@@ -83,6 +86,7 @@ void EndpointImpl::OnLaneAnswer(Peer* peer, peer::Bytes body) {
   if (answer->mode == Mode::kLost) return LoseLane(lane);
   if (answer->turn != lane->ask.turn || answer->mode != lane->ask.mode) return;
   if (answer->mode == Mode::kSilent) {
+    lane->unannounced.reset();
     lane::Next(lane->state, Event::kAnswered, &lane->state);
     return;
   }

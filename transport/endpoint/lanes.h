@@ -35,9 +35,11 @@ struct InLane : lane::Watch::Seat {
   std::optional<lane::Reader> reader;  // set when the memory is registered
   lane::Ask ask;                       // last request to the sender
   std::optional<uint32_t> written;     // messages written, as answered to `ask`; empty: unknown
-  uint32_t marked = 0;                 // messages taken when lane memory was last short
-  uint32_t window_marked = 0;          // messages taken at the last LaneIsUsed()
-  uint32_t rounds = 0;                 // rounds of LookForAnswers() since the last request
+  // Stamp value of the first message that may still be announced. Empty: the sender may announce nothing.
+  std::optional<uint32_t> unannounced;
+  uint32_t marked = 0;         // messages taken when lane memory was last short
+  uint32_t window_marked = 0;  // messages taken at the last LaneIsUsed()
+  uint32_t rounds = 0;         // rounds of LookForAnswers() since the last request
 };
 
 struct OutLane {

@@ -15,6 +15,22 @@ namespace {
 // Maximum number of messages that are taken from one lane in one pass.
 constexpr uint32_t kMaxTurn = 32;
 
+// Returns whether the sender of a lane may announce a message: it was asked to announce, each message is announced at most once and in
+// order, and its WRITE came before its completion. `most_behind`: more messages than can be taken before the completion is read, so
+// that nobody saves up announcements.
+bool MayAnnounce(InLane* lane, uint32_t immediate, uint32_t most_behind) {
+  const int32_t ahead = lane->reader->Ahead(immediate);
+  const uint32_t value = lane->reader->value() + static_cast<uint32_t>(ahead);
+  if (!lane->unannounced.has_value() || static_cast<int32_t>(value - *lane->unannounced) < 0) {
+    return false;
+  }
+  if (ahead < 0 && static_cast<uint32_t>(-ahead) > most_behind) return false;
+  const auto up_to = static_cast<uint32_t>(ahead + 1);
+  if (ahead >= 0 && lane->reader->ReadyAhead(up_to) != up_to) return false;
+  lane->unannounced = value + 1;
+  return true;
+}
+
 }  // namespace
 
 bool EndpointImpl::InTurn(const Peer& peer, uint16_t number) {
@@ -205,15 +221,20 @@ bool EndpointImpl::AfterLane(Peer* peer, uint16_t number) {
   return false;
 }
 
-// Handles the completion of a message in a lane. Any peer of the tenant may have caused it, and the completion does not identify the
-// peer, so it is charged to no peer. Messages of the lane are charged when they are taken (docs/decisions/0054).
-void EndpointImpl::OnAnnounced(uint32_t immediate, uint32_t tenant) {
+// Handles the completion of a message in a lane. With DC, any peer of the tenant may have caused it, and the completion does not
+// identify the peer, so it is charged to no peer. Messages of the lane are charged when they are taken (docs/decisions/0054).
+// With RC, the peer is known, and each completion took a receive of the shared queue. So a peer that announces anything but the
+// messages that it has written is ended. A completion that was not read yet holds one of `arrivals_size_` receives.
+void EndpointImpl::OnAnnounced(const ibv_wc& wc) {
+  const uint32_t immediate = be32toh(wc.imm_data);
   const uint32_t number = immediate >> (32 - lane::kLaneBits);
   InLane* lane = number < lanes_.size() ? lanes_[number].get() : nullptr;
-  if (lane == nullptr || lane->peer == nullptr || lane->peer->tenant != tenant ||
-      !lane->reader.has_value()) {
+  if (lane == nullptr || lane->peer == nullptr || lane->peer->tenant != wc.wr_id >> 33 ||
+      !lane->reader.has_value() ||
+      (rc_ != nullptr && (!IsOfPeer(wc, *lane->peer) ||
+                          !MayAnnounce(lane, immediate, 2 * arrivals_size_ + kMaxTurn)))) {
     ++counters_.dropped_unknown;
-    return;
+    return EndSender(wc);
   }
   Peer* peer = lane->peer;
   const uint32_t token = peer->token;

@@ -47,7 +47,7 @@ void EndpointImpl::OnLaneAsk(Peer* peer, peer::Bytes body) {
   const auto ask = lane::LoadAsk(body);
   if (!ask.has_value()) {
     ++counters_.dropped_malformed;
-    return;
+    return EndSender(peer);
   }
   if (peer->lanes == 0 && free_peer_lanes_.empty() && peer_lanes_.size() == UINT16_MAX) {
     // No record is left for this lane: the peer is told that it is lost, if a control slot is free.

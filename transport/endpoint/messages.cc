@@ -182,6 +182,8 @@ bool EndpointImpl::PostBody(Peer* peer, peer::Kind kind, peer::Bytes body) {
   std::copy(body.begin(), body.end(), (*slots_)[slot].data + peer::kPrefixBytes);
   (*slots_)[slot].length_bytes = static_cast<uint32_t>(peer::kPrefixBytes + body.size());
   (*slots_)[slot].signal = true;
+  // After an answer, nothing more is announced in the previous mode: OnAnnounced() relies on that with RC.
+  (*slots_)[slot].in_order = kind == peer::Kind::kLaneAnswer;
   queue_->Post(&peer->target, slot);
   return true;
 }
@@ -317,7 +319,7 @@ void EndpointImpl::OnReceived(const ibv_wc& wc) {
   if (wc.status != IBV_WC_SUCCESS) {
     ++counters_.receive_errors;
   } else if (wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
-    OnAnnounced(be32toh(wc.imm_data), static_cast<uint32_t>(wc.wr_id >> 33));
+    OnAnnounced(wc);
   } else if (!peer::LoadPrefix(bytes, wc.byte_len, &prefix)) {
     ++counters_.dropped_malformed;
     EndSender(wc);
@@ -328,9 +330,9 @@ void EndpointImpl::OnReceived(const ibv_wc& wc) {
              (rc_ != nullptr && !IsOfPeer(wc, peers_[prefix.peer_index]))) {
     ++counters_.dropped_unknown;
     EndSender(wc);
-  } else if (rc_ != nullptr && prefix.kind >= peer::Kind::kLaneAsk &&
-             prefix.kind <= peer::Kind::kTargetsTaken) {
-    ++counters_.dropped_malformed;  // RC has no lanes, and no targets to replace
+  } else if (rc_ != nullptr &&
+             (prefix.kind == peer::Kind::kTargets || prefix.kind == peer::Kind::kTargetsTaken)) {
+    ++counters_.dropped_malformed;  // RC has no targets to replace
     EndSender(wc);
   } else {
     Peer* peer = &peers_[prefix.peer_index];

@@ -77,6 +77,7 @@ struct Peer {
   uint8_t offer = 0;                             // offer of the remote device: number in Offers
   bool evicted : 1 = false;                      // while half-open: takes no place of its tenant
   uint8_t ring : 5 = 0;                          // index of its send ring in rings_; 0: none
+  uint8_t rc_order : 2 = 0;                      // of its WRITEs, as verbs::DataOrder; RC only
   peer::ReceiveCredits receive;
   uint32_t remote_window : 18 = 0;  // nominal window of the peer
   uint32_t told_down : 1 = 0;

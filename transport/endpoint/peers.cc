@@ -208,9 +208,10 @@ void EndpointImpl::Part(Peer* peer) {
     std::erase(report_queue_, peer);
     peer->report_queued = 0;
   }
-  if (peer->lanes != 0) EndLanes(peer);
   EndLarge(peer);
   if (peer->in_queue) queue_->Close(&peer->target);
+  // Afterwards: an RC queue pair stops first, so that no WRITE of the peer meets a revoked key and fails there.
+  if (peer->lanes != 0) EndLanes(peer);
   if (peer->has_connection) {
     peer->has_connection = false;
     connections_->Close(peer->connection);

@@ -114,7 +114,7 @@ void EndpointImpl::OnProof(Peer* peer, peer::Bytes message) {
     return RefuseProof(peer, {.credits = own.mtu_bytes(), .refusal = peer::RefusalCode::kPathMtu});
   }
   FirstWindow(peer);
-  if (rc_ != nullptr && options_.max_large_bytes != 0) return AllowReads(peer);
+  if (rc_ != nullptr && (options_.max_large_bytes != 0 || lanes_wanted_)) return AllowAccess(peer);
   SayTerms(peer);
 }
 

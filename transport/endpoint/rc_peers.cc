@@ -13,8 +13,11 @@
 namespace sluice::endpoint {
 namespace {
 
-// Access rights of a peer that has proved its secret, if there are large messages.
-constexpr int kRights = IBV_ACCESS_REMOTE_READ;
+// Access rights of a peer that has proved its secret: READs of large messages, WRITEs into lanes.
+int RightsOf(const Options& options, bool lanes) {
+  return (options.max_large_bytes != 0 ? IBV_ACCESS_REMOTE_READ : 0) |
+         (lanes ? IBV_ACCESS_REMOTE_WRITE : 0);
+}
 
 }  // namespace
 
@@ -74,6 +77,7 @@ void EndpointImpl::AcquireQueue(Peer* peer, const cm::PathInfo& path) {
     absl::Status place;
     absl::StatusOr<verbs::SharedRc> made;
     absl::Status connected;
+    verbs::DataOrder order = verbs::DataOrder::kNone;
   };
   const peer::Psns psns = peer::PsnsOf(peer->handshake()->hello);
   const verbs::RcRoute route{.ah = path.ah,
@@ -86,20 +90,24 @@ void EndpointImpl::AcquireQueue(Peer* peer, const cm::PathInfo& path) {
       [this, own, route, result, srq = ReceptionOf(*peer).data->srq()] {
         result->place = device::CheckOwnAddress(device_, route.ah);
         if (!result->place.ok()) return;
-        if (own != nullptr) {
-          result->connected = rc_->Connect(own, route);
-          // The server's welcome has a MAC of the secret.
-          if (result->connected.ok() && options_.max_large_bytes != 0) {
-            result->connected = rc_->Allow(own, kRights);
-          }
-          return;
+        ibv_qp* qp = own;
+        if (own == nullptr) {
+          result->made = rc_->Make(receive_cq_.get(), srq);
+          result->connected = result->made.status();
+          if (!result->made.ok()) return;
+          qp = result->made->get();
         }
-        result->made = rc_->Make(receive_cq_.get(), srq);
-        result->connected =
-            result->made.ok() ? rc_->Connect(result->made->get(), route) : result->made.status();
+        result->connected = rc_->Connect(qp, route);
+        if (!result->connected.ok()) return;
+        // The answer for another queue pair, or an earlier state, need not be the same (man ibv_query_qp_data_in_order).
+        if (lanes_wanted_) result->order = verbs::QueryDataOrder(api_, qp, IBV_WR_RDMA_WRITE);
+        // The server's welcome has a MAC of the secret.
+        const int rights = RightsOf(options_, lanes_wanted_);
+        if (own != nullptr && rights != 0) result->connected = rc_->Allow(own, rights);
       },
       [this, peer, result] {
         --peer->commands;
+        peer->rc_order = static_cast<uint8_t>(result->order) & 3;
         absl::Status status = result->place.ok() ? result->connected : result->place;
         if (status.ok() && peer->inbound) {
           status = rc_->Attach(&peer->target, *std::move(result->made));
@@ -125,18 +133,18 @@ int EndpointImpl::EndQueues() {
   return count;
 }
 
-// At a server: allows READs of a client that has proved its secret. Then sends the answer.
-void EndpointImpl::AllowReads(Peer* peer) {
+// At a server: allows READs and WRITEs of a client that has proved its secret. Then sends the answer.
+void EndpointImpl::AllowAccess(Peer* peer) {
   auto allowed = std::make_shared<absl::Status>();
   ++peer->commands;
-  commands_.Submit(
-      [this, qp = rc_->qp(peer->target), allowed] { *allowed = rc_->Allow(qp, kRights); },
-      [this, peer, allowed] {
-        --peer->commands;
-        if (peer->state == peer::State::kDraining) return EndLater(peer);
-        if (!allowed->ok()) return Fail(peer, *allowed);
-        SayTerms(peer);
-      });
+  commands_.Submit([this, qp = rc_->qp(peer->target),
+                    allowed] { *allowed = rc_->Allow(qp, RightsOf(options_, lanes_wanted_)); },
+                   [this, peer, allowed] {
+                     --peer->commands;
+                     if (peer->state == peer::State::kDraining) return EndLater(peer);
+                     if (!allowed->ok()) return Fail(peer, *allowed);
+                     SayTerms(peer);
+                   });
 }
 
 // Ends the peer that sent a message which no correct peer sends. Without RC nothing happens.
@@ -160,9 +168,10 @@ void EndpointImpl::EndSender(Peer* peer) {
       {.layer = "endpoint",
        .peer = peer->address(),
        .operation = "receive",
-       .cause =
-           up ? "a message of its queue pair names another peer, or has a kind that RC does not use"
-              : "something else than the proof of its secret came through its queue pair",
+       .cause = up ? "a message of its queue pair names another peer, has an invalid content, or "
+                     "announces "
+                     "what was not written"
+                   : "something else than the proof of its secret came through its queue pair",
        .remedy = "run the same release of Sluice on both sides; a peer that does this "
                  "on purpose holds the secret: replace the secret"});
   if (!up) ++handshakes_.unauthenticated;

@@ -108,11 +108,15 @@ void Reader::Take() {
   Next();
 }
 
+int32_t Reader::Ahead(uint32_t low_bits) const {
+  return static_cast<int32_t>((low_bits - value_) << kLaneBits) >> kLaneBits;
+}
+
 bool Reader::Announce(uint32_t low_bits) {
-  constexpr uint32_t kMask = (1u << (32 - kLaneBits)) - 1;
-  const uint32_t ahead = (low_bits - value_) & kMask;
-  if (ahead >= geometry_.slots) return false;
-  if (!announced_.empty()) announced_[(slot() + ahead) % geometry_.slots] = true;
+  const int32_t ahead = Ahead(low_bits);
+  if (ahead < 0 || static_cast<uint32_t>(ahead) >= geometry_.slots) return false;
+  if (!announced_.empty())
+    announced_[(slot() + static_cast<uint32_t>(ahead)) % geometry_.slots] = true;
   return true;
 }
 

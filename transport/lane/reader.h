@@ -79,6 +79,8 @@ class Reader {
   // Marks a message as complete when its completion arrives. `low_bits`: its immediate data, of which only the bits of the stamp's value
   // count. Returns false if no slot can hold a message with these bits.
   bool Announce(uint32_t low_bits);
+  // Returns how many messages are between the next message and the message with these bits. Negative: it was taken already.
+  int32_t Ahead(uint32_t low_bits) const;
 
   // Messages taken, modulo 2^32.
   uint32_t taken() const { return value_ - first_value_; }

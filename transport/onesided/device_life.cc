@@ -17,6 +17,7 @@ void Mover::OnDeviceEvent(const device::DeviceEvent& event) {
     case device::Reaction::kAddresses:
       return RenewAddress();
     case device::Reaction::kTarget:
+      if (rc_ != nullptr) return OnQueueStopped(event.object);
       // A stopped DCI flushes its requests. The queue sees their completions and needs no event.
       if (const auto place = receive_->PlaceOf(event.object)) {
         Close(*place, TargetStopped(), /*goodbye=*/true);
@@ -46,7 +47,7 @@ void Mover::RenewAddress() {
         found->moved = device_.RefreshAddress() == device::Device::Address::kMoved;
         if (!found->moved) return;
         found->sgid_index = device_.path().sgid_index;
-        queue_->UseAddress(found->sgid_index);
+        if (rc_ == nullptr) queue_->UseAddress(found->sgid_index);
         const int error_number = device_.api().query_gid(device_.context(), device_.path().port,
                                                          found->sgid_index, &found->gid);
         if (error_number == 0) return;
@@ -58,6 +59,8 @@ void Mover::RenewAddress() {
         if (!found->status.ok()) {
           return Break(base::Prefix(found->status, "the address of this host can't be read"));
         }
+        if (rc_ != nullptr)
+          queue_->UseAddress(found->sgid_index);  // Open() and Connect() run on this thread
         gid_ = found->gid;
         path_.sgid_index = found->sgid_index;
         for (const Way& way : ways_) Close(PlaceOf(way), AddressMoved(), /*goodbye=*/true);

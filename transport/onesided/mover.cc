@@ -10,6 +10,7 @@
 
 #include "transport/base/error.h"
 #include "transport/queue/completion_error.h"
+#include "transport/queue/dci_pool.h"
 
 namespace sluice::onesided {
 namespace {
@@ -68,6 +69,7 @@ absl::Status Mover::Init() {
                                        {.peers = options_.max_peers,
                                         .depth = options_.window + kBuffersBesideWords,
                                         .buffer_bytes = kBufferBytes,
+                                        .dct = !device_.rc(),
                                         .channel = options_.channel});
   if (!receive.ok()) return receive.status();
   receive_ = *std::move(receive);
@@ -82,10 +84,24 @@ absl::Status Mover::Init() {
                  kControlSlots, kBufferBytes, kMaxPieces);
   cookies_.resize(kMaxPieces);
   arrived_.resize(words);
-  auto send_cq = verbs::CreateCq(api, device_.context(), (options_.dci_count + 1) * kSendDepth,
-                                 options_.channel);
+  return MakeSendQueues();
+}
+
+// The CQ of RC queue pairs holds a completion for each slot.
+absl::Status Mover::MakeSendQueues() {
+  const uint32_t depth = device_.rc() ? slots_->size() : (options_.dci_count + 1) * kSendDepth;
+  auto send_cq = verbs::CreateCq(device_.api(), device_.context(), depth, options_.channel);
   if (!send_cq.ok()) return send_cq.status();
   send_cq_ = *std::move(send_cq);
+  if (device_.rc()) {
+    queue::QueueUser& user = *this;
+    auto queues = std::make_unique<queue::RcQueues>(
+        device_, send_cq_.get(), *slots_, memory_.lkey(),
+        queue::RcOptions{.dead_peer_ns = options_.dead_peer_ns}, commands_, user);
+    rc_ = queues.get();
+    queue_ = std::move(queues);
+    return absl::OkStatus();
+  }
   auto queue = queue::DciPool::Create(device_, send_cq_.get(), *slots_, memory_.lkey(),
                                       {.dci_count = options_.dci_count,
                                        .send_depth = kSendDepth,
@@ -100,6 +116,7 @@ absl::Status Mover::Init() {
 Mover::~Mover() = default;
 
 absl::StatusOr<std::shared_ptr<memory::Domain>> Mover::MakeDomain() {
+  if (rc_ != nullptr) return NoDomain();
   auto domain = verbs::AllocPd(device_.api(), device_.context());
   if (!domain.ok()) return domain.status();
   return std::make_shared<memory::Domain>(*std::move(domain));
@@ -112,32 +129,58 @@ absl::StatusOr<Address> Mover::Open(uint32_t place, std::shared_ptr<memory::Doma
   const auto receive_queue = receive_->Make(place, std::move(domain), access_key, path_);
   if (!receive_queue.ok()) return receive_queue.status();
   way.receive_queue = *receive_queue;
+  if (rc_ != nullptr) {
+    absl::Status status = OpenQueue(way);
+    if (!status.ok()) {
+      receive_->Destroy(std::exchange(way.receive_queue, ReceiveQueues::kNone));
+      return status;
+    }
+  }
   way.state = State::kOpen;
   do way.token = random_.Next64();
   while (way.token == 0);
   way.peer = {};
   way.receive.Start(options_.window);
   way.next_to_send = way.next_expected = way.useless = 0;
-  Address address{.dctn = receive_->dctn(way.receive_queue),
-                  .access_key = access_key,
-                  .place = place,
-                  .token = way.token,
-                  .window = options_.window};
+  way.ready = false;
+  Address address{
+      .dctn = rc_ != nullptr ? rc_->number(way.target) : receive_->dctn(way.receive_queue),
+      .access_key = access_key,
+      .place = place,
+      .token = way.token,
+      .window = options_.window,
+      .rc = rc_ != nullptr,
+      .reads = rc_ != nullptr ? path_.max_rd_atomic : uint8_t{0}};
   std::memcpy(address.gid.data(), gid_.raw, address.gid.size());
   address.lid = device_.lid();
   return address;
 }
 
-absl::Status Mover::Connect(uint32_t place, const Address& peer) {
+absl::Status Mover::Connect(uint32_t place, const Address& peer, bool last) {
   Way& way = ways_[place];
   assert(way.state == State::kOpen);
   if (!dead_.ok()) return dead_;
+  if (peer.rc != (rc_ != nullptr)) return UnlikeTransports();
   // Such a peer would send grants for half of its window, but this side never has that many words in flight.
   if (peer.window / 2 + peer.window % 2 > options_.window) {
     return Down(absl::StatusCode::kInvalidArgument, "the peer takes more words than are kept here",
                 "its window is more than twice that of this side",
                 "run the same release of Sluice on both sides");
   }
+  absl::Status status = rc_ != nullptr ? ConnectQueue(way, peer) : AcquireHandle(way, peer);
+  if (!status.ok()) return status;
+  way.peer = peer;
+  way.send.Start(peer.window);
+  way.state = State::kUp;
+  way.ready = rc_ == nullptr || last;
+  if (rc_ != nullptr && last) {  // the peer waits for a first message
+    way.grant_due = true;
+    ++grants_due_;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Mover::AcquireHandle(Way& way, const Address& peer) {
   ibv_ah_attr attr = verbs::AddressVector(path_);
   std::memcpy(attr.grh.dgid.raw, peer.gid.data(), peer.gid.size());
   attr.dlid = peer.lid;
@@ -150,23 +193,20 @@ absl::Status Mover::Connect(uint32_t place, const Address& peer) {
                              .cause = "the peer's address can't be reached from this port",
                              .remedy = "check the route and the neighbour entry to the peer"});
   }
-  way.peer = peer;
   way.target.ah = way.handle.get();
   way.target.dctn[0] = way.target.dctn[1] = peer.dctn;
   way.target.key[0] = way.target.key[1] = peer.access_key;
   // The target never counts as acknowledged, so it does not leave a DCI whose completions are late: requests that it left behind there
   // would still be in flight.
   way.target.unacknowledged = UINT32_MAX;
-  way.send.Start(peer.window);
   queue_->Open(&way.target);
-  way.state = State::kUp;
   return absl::OkStatus();
 }
 
 void Mover::Close(uint32_t place, const absl::Status& why, bool goodbye) {
   Way& way = ways_[place];
   if (way.state == State::kFree || way.state == State::kEnding) return;
-  way.parting = goodbye && way.state == State::kUp && !way.target.broken;
+  way.parting = goodbye && way.state == State::kUp && way.ready && !way.target.broken;
   // `parting` is set before, because the goodbye may end within the call.
   if (way.parting && !PostControl(way, WordKind::kGoodbye)) way.parting = false;
   End(way, why);
@@ -174,13 +214,17 @@ void Mover::Close(uint32_t place, const absl::Status& why, bool goodbye) {
 
 void Mover::CutOff(uint32_t place) {
   Way& way = ways_[place];
+  if (HasQueue(way)) {
+    way.parting = false;
+    return queue_->Close(&way.target);
+  }
   if (way.receive_queue == ReceiveQueues::kNone) return;
   receive_->Destroy(std::exchange(way.receive_queue, ReceiveQueues::kNone));
 }
 
 // Posted requests end by themselves. TellEnds() waits for them.
 void Mover::End(Way& way, const absl::Status& why) {
-  if (way.state == State::kUp && !way.parting) queue_->Close(&way.target);
+  if ((way.state == State::kUp || HasQueue(way)) && !way.parting) queue_->Close(&way.target);
   way.state = State::kEnding;
   way.why = why;
   if (std::exchange(way.grant_due, false)) --grants_due_;
@@ -189,7 +233,7 @@ void Mover::End(Way& way, const absl::Status& why) {
 
 bool Mover::CanMove(uint32_t place) const {
   const Way& way = ways_[place];
-  return way.state == State::kUp && !way.target.broken && way.pieces < options_.max_pieces &&
+  return IsOpen(way) && !way.target.broken && way.pieces < options_.max_pieces &&
          slots_->free_bulk() != 0;
 }
 
@@ -212,8 +256,8 @@ void Mover::Move(uint32_t place, const Piece& piece) {
 
 bool Mover::CanSay(uint32_t place) const {
   const Way& way = ways_[place];
-  return way.state == State::kUp && way.send.available() != 0 &&
-         way.kept.size() < options_.window && slots_->free_data() != 0;
+  return IsOpen(way) && way.send.available() != 0 && way.kept.size() < options_.window &&
+         slots_->free_data() != 0;
 }
 
 void Mover::Say(uint32_t place, std::span<const std::byte> word) {
@@ -259,7 +303,14 @@ bool Mover::PostControl(Way& way, WordKind kind) {
 
 int Mover::Poll() {
   int count = Receive();
+  // Receive() has taken all messages of the queue pairs that a command has stopped before.
+  if (rc_ != nullptr && rc_->stopping()) rc_->DestroyStopped();
+  if (!stopped_.empty()) EndStopped();
   count += queue_->Poll(std::exchange(thorough_, false));
+  for (Stopped& stopped : stopped_) {
+    stopped.due = true;
+    ++count;
+  }
   if (grants_due_ != 0) SayGrants();
   queue_->Flush();
   if (!ending_.empty()) TellEnds();
@@ -291,6 +342,8 @@ int Mover::Receive() {
     // A WRITE with immediate data also takes a buffer, but does not change it: the buffer may contain an earlier word.
     if (arrival.status == IBV_WC_SUCCESS && arrival.opcode == IBV_WC_RECV) {
       OnReceived(ways_[*place], receive_->BytesOf(arrival));
+    } else if (rc_ != nullptr && arrival.status != IBV_WC_SUCCESS) {
+      NoteStopped(*place, QueueStopped());
     } else {
       ++counters_.strangers;
       OnUseless(ways_[*place]);
@@ -307,6 +360,7 @@ void Mover::OnReceived(Way& way, std::span<const std::byte> bytes) {
     ++counters_.strangers;
     return OnUseless(way);
   }
+  way.ready |= way.state == State::kUp;
   const bool granted = TakeGrant(way, head->granted);
   switch (head->kind) {
     case WordKind::kWord:
@@ -434,10 +488,11 @@ void Mover::OnTargetReset(queue::Target* target, const absl::Status&) {
 void Mover::OnTargetFailed(queue::Target* target, const absl::Status& why) {
   Way& way = WayOf(*target);
   way.parting = false;
-  if (way.state == State::kUp) {
-    End(way, Down(absl::StatusCode::kUnavailable, "the peer does not answer",
-                  std::string(why.message())));
-  }
+  if (way.state != State::kUp) return;
+  const absl::Status down =
+      Down(absl::StatusCode::kUnavailable, "the peer does not answer", std::string(why.message()));
+  if (rc_ == nullptr) return End(way, down);
+  NoteStopped(PlaceOf(way), down);
 }
 
 void Mover::OnQueueDead(const absl::Status& why) {
@@ -453,8 +508,9 @@ void Mover::TellEnds() {
   std::vector<uint32_t> now = std::exchange(ending_, {});
   for (const uint32_t place : now) {
     Way& way = ways_[place];
-    if (way.handle && !way.parting) queue_->Close(&way.target);
-    if (way.parting || way.target.posted != 0 || way.pieces != 0) {
+    if ((way.handle || HasQueue(way)) && !way.parting) queue_->Close(&way.target);
+    if (way.parting || way.target.posted != 0 || way.pieces != 0 ||
+        (HasQueue(way) && rc_->IsEnding(way.target))) {
       left.push_back(place);
       continue;
     }
@@ -463,7 +519,10 @@ void Mover::TellEnds() {
     way.target.ah = nullptr;
     if (way.handle)
       commands_.Submit([handle = std::move(way.handle)]() mutable { handle.reset(); }, [] {});
-    if (way.receive_queue != ReceiveQueues::kNone) {
+    if (HasQueue(way)) {
+      way.target.stream = queue::kNoStream;
+      receive_->Destroy(std::exchange(way.receive_queue, ReceiveQueues::kNone));
+    } else if (way.receive_queue != ReceiveQueues::kNone) {
       receive_->Retire(std::exchange(way.receive_queue, ReceiveQueues::kNone));
     }
     way.state = State::kFree;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Mover: moves bytes between local memory and memory of peers, one-sided, over a few DCIs that all peers share, and sends short words to
-// the peers.
+// the peers. On a device without DC: over an RC queue pair for each peer.
 //
 // Purpose       Plain bulk data. A peer has a stream of a DCI only while it has requests in flight. It has its own DCT here, with its own
 //               receive buffers, for its words and for its READs and WRITEs. If a piece fails with its stream or its DCI, its user
@@ -19,6 +19,9 @@
 //               all peers end when its queue pairs are gone, and health() has the reason (docs/decisions/0048).
 // Offenders     A peer that sends more words than it was granted, or too many useless ones, ends and loses its DCT
 //               (docs/decisions/0054). Other peers are not affected.
+// RC            A queue pair is connected by both sides. The side that connects last is the first to send: the other side waits for this
+//               message. A failed or refused piece ends the queue pair and its peer. The other side notices by an event of its device, or
+//               when it sends next. All peers access the device's protection domain (rc_ways.cc).
 // Limits        MoverOptions. CanMove() and CanSay() report whether another request may be posted.
 #ifndef SLUICE_TRANSPORT_ONESIDED_MOVER_H_
 #define SLUICE_TRANSPORT_ONESIDED_MOVER_H_
@@ -43,7 +46,8 @@
 #include "transport/onesided/word.h"
 #include "transport/peer/credits.h"
 #include "transport/poller/commands.h"
-#include "transport/queue/dci_pool.h"
+#include "transport/queue/rc_queues.h"
+#include "transport/queue/send_queues.h"
 #include "transport/queue/slot_table.h"
 #include "transport/queue/target.h"
 #include "transport/verbs/handles.h"
@@ -83,7 +87,7 @@ struct MoverOptions {
   uint32_t max_peers = 64;
   uint32_t window = 16;      // maximum number of words in flight, per peer and direction
   uint32_t max_pieces = 16;  // maximum number of pieces in flight per peer
-  uint32_t dci_count = 2;    // without the additional DCI for probation
+  uint32_t dci_count = 2;    // without the additional DCI for probation; with RC no effect
   bool use_streams = true;
   // Time after which a peer that does not answer is declared dead.
   int64_t dead_peer_ns = 1'000'000'000;
@@ -117,21 +121,26 @@ class Mover final : private queue::QueueUser {
   Mover& operator=(const Mover&) = delete;
 
   // Opens a free place, and returns its address for the other side's Connect(). The peer can access only memory that is registered in
-  // `domain`; null: in the device's domain. Blocks: the device creates a DCT and an SRQ. RESOURCE_EXHAUSTED: the device is still
-  // destroying the queues of disconnected peers.
+  // `domain`; null: in the device's domain. Blocks: the device creates a DCT or a queue pair, and an SRQ. RESOURCE_EXHAUSTED: the device
+  // is still destroying the queues of disconnected peers.
   absl::StatusOr<Address> Open(uint32_t place, std::shared_ptr<memory::Domain> domain = nullptr);
-  // Allocates a protection domain for Open(). Blocks.
+  // Allocates a protection domain for Open(). Blocks. UNIMPLEMENTED: RC, where all peers are in one domain.
   absl::StatusOr<std::shared_ptr<memory::Domain>> MakeDomain();
-  // Connects a place to the address of the peer. Blocks. Errors: UNAVAILABLE (the address can't be reached, the device has failed, or no
-  // DCI is left), INVALID_ARGUMENT (the peer's window is more than twice MoverOptions::window).
-  absl::Status Connect(uint32_t place, const Address& peer);
+  // Connects a place to the address of the peer. Blocks. `last`: the peer has connected already. With DC both sides may send at once, and
+  // `last` has no effect. Errors: UNAVAILABLE (the address can't be reached, the device has failed, or no DCI is left),
+  // INVALID_ARGUMENT (the peer's window is more than twice MoverOptions::window), FAILED_PRECONDITION (one side has DC, the other RC).
+  absl::Status Connect(uint32_t place, const Address& peer, bool last);
   // Disconnects the peer: nothing more is posted, and OnDown() follows in a later Poll(). `goodbye`: also sends a goodbye to the peer,
   // after the posted requests.
   void Close(uint32_t place, const absl::Status& why, bool goodbye);
-  // Destroys the DCT of a peer by a command. Afterwards the peer can access nothing here. The place may be closed already. Without this
-  // call, the DCT of a disconnected peer stays for a while, because requests of the peer may be in flight (ReceiveQueues::Retire()).
+  // Destroys the DCT or queue pair of a peer by a command. Afterwards the peer can access nothing here. For a place that is closed or that
+  // ends in the same pass.
+  // Without this call, the DCT of a disconnected peer stays for a while, because requests of the peer may be in flight
+  // (ReceiveQueues::Retire()).
   void CutOff(uint32_t place);
 
+  // Returns false while the peer can receive nothing, because it has not connected yet (RC).
+  bool IsReady(uint32_t place) const { return ways_[place].ready; }
   // Returns true if Move() can take a piece now.
   bool CanMove(uint32_t place) const;
   // Posts a piece. Requires CanMove().
@@ -172,14 +181,23 @@ class Mover final : private queue::QueueUser {
     uint32_t useless = 0;       // number of useless messages since the last useful one
     std::deque<uint32_t> kept;  // slots of words that the peer has not acknowledged, in order
     uint32_t pieces = 0;        // in flight
+    bool ready = false;         // the peer has connected, and can receive
     bool grant_due = false;
     bool parting = false;  // the goodbye to the peer is in flight
     absl::Status why;
   };
 
+  // A peer whose RC queue pair has stopped. It ends in the next Poll(), when its last messages have been read.
+  struct Stopped {
+    uint32_t place = 0;
+    absl::Status why;
+    bool due = false;
+  };
+
   Mover(device::Device& device, poller::Commands& commands, base::Random& random, MoverUser& user,
         const MoverOptions& options);
   absl::Status Init();
+  absl::Status MakeSendQueues();
 
   int Receive();
   void OnReceived(Way& way, std::span<const std::byte> bytes);
@@ -195,12 +213,31 @@ class Mover final : private queue::QueueUser {
   void TellEnds();
   void End(Way& way, const absl::Status& why);
 
+  // rc_ways.cc
+  absl::Status OpenQueue(Way& way);
+  absl::Status ConnectQueue(Way& way, const Address& peer);
+  bool HasQueue(const Way& way) const {
+    return rc_ != nullptr && queue::RcQueues::IsAttached(way.target);
+  }
+  void OnQueueStopped(const void* qp);
+  absl::Status QueueStopped() const;
+  void NoteStopped(uint32_t place, const absl::Status& why);
+  void EndStopped();
+  absl::Status NoDomain() const;
+  absl::Status UnlikeTransports() const;
+
+  absl::Status AcquireHandle(Way& way, const Address& peer);
+
   // device_life.cc
   void RenewAddress();
   absl::Status AddressMoved() const;
   absl::Status TargetStopped() const;
   void Break(const absl::Status& why);
 
+  // Returns whether the user may post. Between the end of an RC queue pair and the next Poll(), the target is closed.
+  static bool IsOpen(const Way& way) {
+    return way.state == State::kUp && way.ready && !way.target.closed;
+  }
   uint32_t PlaceOf(const Way& way) const { return static_cast<uint32_t>(&way - ways_.data()); }
   Way& WayOf(const queue::Target& target) { return ways_[target.cookie]; }
 
@@ -227,11 +264,13 @@ class Mover final : private queue::QueueUser {
   uint16_t look_ = 0;              // number of the last look (peer/credits.h)
   std::vector<Way> ways_;          // constant size: targets stay where they are
   std::vector<uint32_t> ending_;   // places in state kEnding
-  uint32_t grants_due_ = 0;        // ways whose grant is due
-  bool thorough_ = false;          // the next Poll() is the last before a sleep
-  absl::Status dead_;              // health()
+  std::vector<Stopped> stopped_;
+  uint32_t grants_due_ = 0;  // ways whose grant is due
+  bool thorough_ = false;    // the next Poll() is the last before a sleep
+  absl::Status dead_;        // health()
   MoverCounters counters_;
-  std::unique_ptr<queue::DciPool> queue_;  // destroyed first
+  std::unique_ptr<queue::SendQueues> queue_;  // destroyed first
+  queue::RcQueues* rc_ = nullptr;             // the same object as queue_; null: DC
 };
 
 }  // namespace sluice::onesided

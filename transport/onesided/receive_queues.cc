@@ -60,6 +60,7 @@ absl::StatusOr<uint32_t> ReceiveQueues::Make(uint32_t place, std::shared_ptr<mem
        .buffer_bytes = options_.buffer_bytes,
        .tag = index,
        .access_key = access_key,
+       .dct = options_.dct,
        .remote_access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE,
        .target_domain = domain == nullptr ? nullptr : domain->get(),
        .memory = memory_.data() + index * queue_bytes_,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // ReceiveQueues: a receive queue for each peer of a mover: a DCT, whose number and key only this peer gets, and buffers that no other peer
-// fills.
+// fills. With RC the buffers alone: the mover has the queue pair.
 //
 // Purpose       A table of queues on one CQ and one slab. The queue of a completion identifies the peer. A peer that exceeds its grant
 //               fills only its own queue. After its DCT is destroyed, the peer has no access, and other peers keep their DCTs
@@ -36,6 +36,7 @@ struct ReceiveQueuesOptions {
   uint32_t peers = 64;
   uint32_t depth = 21;  // buffers per queue
   uint32_t buffer_bytes = 256;
+  bool dct = true;                      // false: RC queue pairs receive from srq()
   ibv_comp_channel* channel = nullptr;  // of the CQ; may be null
 };
 
@@ -55,13 +56,14 @@ class ReceiveQueues {
   absl::StatusOr<uint32_t> Make(uint32_t place, std::shared_ptr<memory::Domain> domain,
                                 uint64_t access_key, const verbs::PathOptions& path);
   uint32_t dctn(uint32_t index) const { return slots_[index].queue->dctn(); }
+  ibv_srq* srq(uint32_t index) const { return slots_[index].queue->srq(); }
   // Returns the place of the peer that uses this DCT, or nullopt. `dct` is only compared, not used.
   std::optional<uint32_t> PlaceOf(const void* dct) const;
 
   // Retires the queue of a disconnected peer, whose requests may still be in flight: the DCT accepts them until kMaxRetired more queues
   // are retired. Buffers are not posted again. A queue with its own domain is destroyed at once.
   void Retire(uint32_t index);
-  // Destroys a queue by a command. Afterwards the peer can access nothing here.
+  // Destroys a queue by a command. Afterwards the peer can access nothing here. An RC queue pair of the queue must be destroyed before.
   void Destroy(uint32_t index);
 
   // Reads all available completions. Then call Recycle() for each buffer to post again, and FreeEnded() last.

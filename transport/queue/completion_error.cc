@@ -21,6 +21,12 @@ constexpr std::string_view kNoAnswerOnRc =
     "the peer's process or host is gone, its queue pair has ended, the path is broken, or it is in "
     "another partition (option path.pkey)";
 
+// Soft RoCE of Linux 6.1 (docs/devices.md).
+constexpr std::string_view kNoRouteOnRc =
+    "a soft RoCE device has no route to the peer, for example because its interface is down; on "
+    "other devices an "
+    "error in this program";
+
 constexpr Explanation kExplanations[] = {
     {IBV_WC_SUCCESS, "IBV_WC_SUCCESS", "", ""},
     {IBV_WC_LOC_LEN_ERR, "IBV_WC_LOC_LEN_ERR", kOurs, kReport},
@@ -69,6 +75,10 @@ absl::Status CompletionError(const ibv_wc& completion, const FailedRequest& requ
     }
   }
   if (request.rc && completion.status == IBV_WC_RETRY_EXC_ERR) cause = kNoAnswerOnRc;
+  if (request.rc && completion.status == IBV_WC_LOC_QP_OP_ERR) {
+    cause = kNoRouteOnRc;
+    remedy = "bring the interface up, and connect again; otherwise report it, with this message";
+  }
   char queue[64];
   if (request.rc) {
     std::snprintf(queue, sizeof(queue), "RC queue pair 0x%x", completion.qp_num);

@@ -143,7 +143,8 @@ void RcQueues::Post(Target* target, uint32_t index) {
   if (!target->has_pending() && Posted(queue) < room_) return Append(queue, target, index);
   slots_[index].use = SlotUse::kPending;
   // A control request with `notify` stays behind the data, because it is a goodbye.
-  const bool ahead = slots_[index].control && !slots_[index].notify;
+  const Slot& slot = slots_[index];
+  const bool ahead = slot.control && !slot.notify && !slot.in_order;
   (ahead ? target->control : target->data).PushBack(slots_, index);
   ++counters_.waits;
 }
@@ -328,7 +329,9 @@ void RcQueues::OnDestroyed(Queue& queue) {
   while (queue.head != queue.tail) Finish(queue.fifo[queue.head++ & Mask()], false);
   if (queue.unrung) std::erase(unrung_, &queue);
   if (queue.moved) std::erase(moved_, &queue);
-  by_number_.erase(queue.number);
+  // A queue pair that was made on another thread may have the number already.
+  const auto found = by_number_.find(queue.number);
+  if (found != by_number_.end() && found->second == queue.index) by_number_.erase(found);
   --ending_;
   const uint16_t index = queue.index;
   queue = Queue();

@@ -8,8 +8,9 @@
 // Completions   The last request of each doorbell is signalled, so no request has to ask for a completion later. The queue pairs share
 //               one CQ, which holds as many completions as there are slots.
 // Limits        Up to kMostQueues queue pairs, each with up to `send_depth` requests posted; the slots limit the sum.
-// Ownership     The endpoint. Device, commands, slots and user outlive it; targets until they are closed and quiet.
-// Threads       The polling thread; Make(), Connect() and UseAddress() inside Commands. The destructor blocks.
+// Ownership     An endpoint or a mover. Device, commands, slots and user outlive it; targets until they are closed and quiet.
+// Threads       The polling thread. Make(), Connect(), Allow() and UseAddress() run on one thread: in the commands of an endpoint, or on the
+//               polling thread of a mover. The first three and the destructor block.
 #ifndef SLUICE_TRANSPORT_QUEUE_RC_QUEUES_H_
 #define SLUICE_TRANSPORT_QUEUE_RC_QUEUES_H_
 
@@ -55,11 +56,11 @@ class RcQueues final : public SendQueues {
            const RcOptions& options, poller::Commands& commands, QueueUser& user);
   ~RcQueues() override;
 
-  // Creates a queue pair in INIT, which receives from `srq` and gives its peer no right to memory. Inside Commands.
+  // Creates a queue pair in INIT, which receives from `srq` and gives its peer no right to memory.
   absl::StatusOr<verbs::SharedRc> Make(ibv_cq* receive_cq, ibv_srq* srq) const;
-  // Moves the queue pair to RTS. Inside Commands.
+  // Moves the queue pair to RTS.
   absl::Status Connect(ibv_qp* qp, verbs::RcRoute route) const;
-  // Gives the peer of a connected queue pair these rights. Inside Commands.
+  // Gives the peer of a connected queue pair these rights.
   absl::Status Allow(ibv_qp* qp, int access) const { return verbs::AllowRc(api_, qp, access); }
   // Lets the target send through this queue pair, which ends with the target. RESOURCE_EXHAUSTED: there are kMostQueues queue pairs.
   absl::Status Attach(Target* target, verbs::SharedRc qp);
@@ -71,6 +72,8 @@ class RcQueues final : public SendQueues {
   // Return the number of the queue pair, and the queue pair, of an attached target.
   uint32_t number(const Target& target) const { return queues_[target.dci]->number; }
   ibv_qp* qp(const Target& target) const { return queues_[target.dci]->qp.get(); }
+  // Returns whether the queue pair of an attached target is being destroyed. Its shared receive queue must outlive it.
+  bool IsEnding(const Target& target) const { return queues_[target.dci]->ending; }
 
   // Returns whether some queue pairs are in ERR. The owner then takes all completions of its receive queue, and calls DestroyStopped().
   bool stopping() const { return !stopped_.empty(); }

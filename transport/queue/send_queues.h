@@ -105,7 +105,7 @@ class SendQueues {
   // Destroys the queues after a failure of the device, because completions may never arrive. Posted requests end with the queues.
   // OnQueueDead() follows. Waiting requests end with Close() of their target.
   virtual void Abandon(const absl::Status& why) = 0;
-  // Sets the entry of the GID table for queues that are created or recovered later. Inside Commands.
+  // Sets the entry of the GID table for queues that are created or recovered later. On the thread that creates them.
   virtual void UseAddress(uint8_t sgid_index) = 0;
   // Returns whether a completion may arrive.
   virtual bool busy() const = 0;

@@ -63,6 +63,7 @@ struct Slot {
   bool notify = false;     // its completion is signalled and reported
   bool signal = false;     // its completion is signalled: maybe no later completion covers it
   bool signalled = false;  // while posted: its completion is signalled
+  bool in_order = false;   // a control slot that must not pass earlier data (RcQueues)
   // The owner no longer needs the slot: it is free as soon as it is complete. Always set for control slots, bulk slots and cells.
   bool released = false;
   Operation operation = Operation::kSend;
@@ -85,7 +86,7 @@ class SlotTable {
     Slot& slot = slots_[index];
     slot.use = SlotUse::kFree;
     slot.target = nullptr;
-    slot.notify = slot.signal = false;
+    slot.notify = slot.signal = slot.in_order = false;
     slot.released = slot.control | slot.bulk | slot.cell;
     slot.operation = Operation::kSend;
     slot.refused = false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/verbs/rc.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <string_view>
 
@@ -22,6 +23,14 @@ absl::Status Modify(const VerbsApi& api, ibv_qp* qp, ibv_qp_attr* attr, int mask
                     std::string_view call) {
   const int error_number = api.modify_qp(qp, attr, mask);
   return error_number == 0 ? absl::OkStatus() : Failed(error_number, call);
+}
+
+// Is ibv_create_qp_ex(). The inline of the header needs the library at link time.
+ibv_qp* CreateExtended(ibv_context* context, ibv_qp_init_attr_ex* attr) {
+  verbs_context* const operations = verbs_get_ctx_op(context, create_qp_ex);
+  if (operations != nullptr) return operations->create_qp_ex(context, attr);
+  errno = EOPNOTSUPP;
+  return nullptr;
 }
 
 }  // namespace
@@ -49,14 +58,17 @@ absl::StatusOr<Qp> CreateRc(const VerbsApi& api, ibv_context* context, ibv_pd* p
     dv.comp_mask |= MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS;
     dv.send_ops_flags = MLX5DV_QP_EX_WITH_MKEY_CONFIGURE;
   }
-  errno = 0;
-  ibv_qp* raw = api.dv_create_qp(context, &attr, &dv);
-  if (raw == nullptr) return Failed(errno != 0 ? errno : EINVAL, "mlx5dv_create_qp (RC)");
+  const bool mlx5 = api.dv_is_supported(context->device);
   Qp result;
-  result.qp = {&api, raw};
-  result.ex = api.qp_to_qp_ex(raw);
+  errno = 0;
+  result.qp = {&api, mlx5 ? api.dv_create_qp(context, &attr, &dv) : CreateExtended(context, &attr)};
+  if (!result.qp) {
+    return Failed(errno != 0 ? errno : EINVAL,
+                  mlx5 ? "mlx5dv_create_qp (RC)" : "ibv_create_qp_ex (RC)");
+  }
+  result.ex = api.qp_to_qp_ex(result.get());
   if (result.ex == nullptr) return Failed(EOPNOTSUPP, "ibv_qp_to_qp_ex (RC)");
-  result.dv = api.dv_qp_ex_from_ibv_qp_ex(result.ex);
+  if (mlx5) result.dv = api.dv_qp_ex_from_ibv_qp_ex(result.ex);
   return result;
 }
 
@@ -93,7 +105,9 @@ absl::Status ConnectRc(const VerbsApi& api, ibv_qp* qp, const PathOptions& path,
   attr.path_mtu = path.mtu;
   attr.dest_qp_num = route.number;
   attr.rq_psn = route.receive_psn;
-  attr.max_dest_rd_atomic = path.max_rd_atomic;
+  const uint8_t reads =
+      route.reads == 0 ? path.max_rd_atomic : std::min(route.reads, path.max_rd_atomic);
+  attr.max_dest_rd_atomic = reads;
   attr.min_rnr_timer = path.min_rnr_timer;
   attr.ah_attr = route.ah;
   absl::Status status = Modify(api, qp, &attr,
@@ -108,7 +122,7 @@ absl::Status ConnectRc(const VerbsApi& api, ibv_qp* qp, const PathOptions& path,
   attr.retry_cnt = path.retry_count;
   attr.rnr_retry = path.rnr_retry;
   attr.sq_psn = route.send_psn;
-  attr.max_rd_atomic = path.max_rd_atomic;
+  attr.max_rd_atomic = reads;
   return Modify(api, qp, &attr,
                 IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,

@@ -20,10 +20,11 @@ struct RcOptions {
   uint32_t send_depth = 64;
   uint32_t receive_depth = 64;
   uint32_t max_inline_bytes = 0;
-  bool mkeys = false;       // MLX5DV_QP_EX_WITH_MKEY_CONFIGURE
-  bool pipelining = false;  // MLX5DV_QP_CREATE_SIG_PIPELINING
+  bool mkeys = false;       // MLX5DV_QP_EX_WITH_MKEY_CONFIGURE; mlx5 only
+  bool pipelining = false;  // MLX5DV_QP_CREATE_SIG_PIPELINING; mlx5 only
 };
 // Creates a queue pair in state RESET, with builders for SEND, WRITE and READ (man mlx5dv_create_qp, ibv_wr_post). Its number is valid.
+// Devices of other vendors: with ibv_create_qp_ex, and Qp::dv is null.
 absl::StatusOr<Qp> CreateRc(const VerbsApi& api, ibv_context* context, ibv_pd* pd, ibv_cq* send_cq,
                             ibv_cq* receive_cq, const RcOptions& options);
 
@@ -50,6 +51,8 @@ struct RcRoute {
   uint32_t number = 0;
   uint32_t receive_psn = 0;  // first sequence number of the peer
   uint32_t send_psn = 0;
+  uint8_t reads =
+      0;  // maximum READs in flight that the peer has, in each direction; 0: as many as this side
 };
 // Moves the queue pair from INIT through RTR to RTS.
 absl::Status ConnectRc(const VerbsApi& api, ibv_qp* qp, const PathOptions& path,

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Servers, messengers and bulk objects in a child that was forked after they were created. Channels and runtimes have tests of their own.
+// Servers, messengers, bulk objects, thread pools and file resolvers in a child that was forked after they were created. Channels and runtimes have tests of their own.
 #include "middleware/api/fork_count.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,25 +20,16 @@
 #include "examples/echo/echo_service.h"
 #include "middleware/api/channel.h"
 #include "middleware/api/messenger.h"
+#include "middleware/api/resolver.h"
 #include "middleware/api/server.h"
+#include "middleware/api/thread_pool.h"
 #include "tests/middleware/api/bulk_pair.h"
+#include "tests/support/in_child.h"
 
 namespace sluice {
 namespace fork_count_test {
 
-// Runs `checks` in a forked child. A failed check fails the test; a child that hangs ends with SIGALRM.
-void InChild(const std::function<void()>& checks) {
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(30);
-    checks();
-    _exit(testing::Test::HasFailure() ? 1 : 0);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
-  EXPECT_EQ(WEXITSTATUS(status), 0);
-}
+using testing_support::InChild;
 
 void ExpectRefused(const absl::Status& status, const std::string& object) {
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
@@ -221,6 +215,86 @@ TEST_F(ForkedBulkTest, IsOfNoUseInTheChildAndGoesOnInTheParent) {
   });
   EXPECT_TRUE(one_->Move(at_one_, Request(/*tag=*/1)).ok());
   EXPECT_TRUE(other_->Await(at_other_, 1, absl::Seconds(30)).ok());
+}
+
+// Its threads wait for work, and one of them is at work, when the process forks.
+TEST(ForkedThreadPoolTest, IsOfNoUseInTheChildAndGoesOnInTheParent) {
+  auto pool = std::make_unique<ThreadPool>(3);
+  std::atomic<bool> goes_on = false;
+  std::atomic<int> done = 0;
+  pool->Run([&] {
+    goes_on.wait(false);
+    ++done;
+  });
+  InChild([&] {
+    bool kept = true;
+    struct Note {
+      explicit Note(bool* to) : to(to) {}
+      ~Note() { *to = false; }
+      bool* const to;
+    };
+    pool->Run([note = std::make_unique<Note>(&kept)] { _exit(2); });
+    EXPECT_FALSE(kept);
+    EXPECT_EQ(pool->threads(), 0u);
+    EXPECT_EQ(pool->waiting(), 0u);
+    pool.reset();
+  });
+  EXPECT_EQ(pool->threads(), 3u);
+  pool->Run([&] { ++done; });
+  goes_on = true;
+  goes_on.notify_all();
+  pool.reset();
+  EXPECT_EQ(done, 2);
+}
+
+// Its thread is the child's, and ends with it.
+TEST(ForkedFileResolverTest, MayBeStartedInTheChild) {
+  const std::string path = testing::TempDir() + "/servers_of_a_child";
+  std::ofstream(path) << "a:1\n";
+  auto resolver = std::make_unique<FileResolver>(path);
+  InChild([&] {
+    std::atomic<bool> ended = false;
+    bool late = false;
+    const auto listener = [&](const std::vector<std::string>&) {
+      late = ended;
+      return absl::OkStatus();
+    };
+    EXPECT_TRUE(resolver->Start(listener).ok());
+    resolver.reset();
+    ended = true;
+    std::ofstream(path) << "b:2\n";
+    EXPECT_FALSE(late);
+    int threads = 0;
+    for ([[maybe_unused]] const auto& entry :
+         std::filesystem::directory_iterator("/proc/self/task")) {
+      ++threads;
+    }
+    EXPECT_EQ(threads, 1);
+  });
+}
+
+TEST(ForkedFileResolverTest, MayBeDestroyedInTheChildAndGoesOnInTheParent) {
+  const std::string path = testing::TempDir() + "/servers_of_a_parent";
+  std::ofstream(path) << "a:1\n";
+  std::atomic<size_t> servers = 0;
+  auto resolver = std::make_unique<FileResolver>(path);
+  ASSERT_TRUE(resolver
+                  ->Start([&](const std::vector<std::string>& list) {
+                    servers = list.size();
+                    servers.notify_all();
+                    return absl::OkStatus();
+                  })
+                  .ok());
+  EXPECT_EQ(servers, 1u);
+  InChild([&] {
+    resolver.reset();
+    FileResolver own(path);
+    EXPECT_TRUE(own.Start([](const std::vector<std::string>&) { return absl::OkStatus(); }).ok());
+  });
+  std::ofstream(path + ".new") << "a:1\nb:2\n";
+  ASSERT_EQ(std::rename((path + ".new").c_str(), path.c_str()), 0);
+  servers.wait(1);
+  EXPECT_EQ(servers, 2u);
 }
 
 }  // namespace fork_count_test

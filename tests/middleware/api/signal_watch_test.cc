@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <memory>
 #include <vector>
@@ -28,6 +30,51 @@ TEST(SignalWatchTest, SignalsDoWhatTheyDidBeforeWhenItEnds) {
   raise(SIGUSR1);
   EXPECT_EQ(heard_before, 1);
   sigaction(SIGUSR1, &before, nullptr);
+}
+
+// As without the watch.
+TEST(SignalWatchTest, EndsAForkedChild) {
+  auto watch = SignalWatch::Create({SIGTERM, SIGUSR1});
+  ASSERT_TRUE(watch.ok());
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(30);
+    auto again = SignalWatch::Create({SIGUSR1});  // a watch of its own
+    raise(SIGUSR1);
+    if (!again.ok() || (*again)->Wait() != SIGUSR1) _exit(1);
+    watch->reset();  // the parent's: no effect on the other
+    raise(SIGUSR1);
+    if ((*again)->Wait() != SIGUSR1) _exit(3);
+    raise(SIGTERM);
+    _exit(2);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) << status;
+  raise(SIGTERM);
+  EXPECT_EQ((*watch)->Wait(), SIGTERM) << "the parent's is as it was";
+}
+
+TEST(SignalWatchTest, HandlerThatWasSetMeanwhileStaysInAForkedChildAndAfterTheEnd) {
+  heard_before = 0;
+  struct sigaction before;
+  auto watch = SignalWatch::Create({SIGUSR1});
+  ASSERT_TRUE(watch.ok());
+  struct sigaction mine = {};
+  mine.sa_handler = [](int) { ++heard_before; };
+  ASSERT_EQ(sigaction(SIGUSR1, &mine, &before), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    raise(SIGUSR1);
+    _exit(heard_before == 1 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  watch->reset();
+  raise(SIGUSR1);
+  EXPECT_EQ(heard_before, 1);
+  signal(SIGUSR1, SIG_DFL);
 }
 
 TEST(SignalWatchTest, EachHearsItAndTheLastOneRestores) {

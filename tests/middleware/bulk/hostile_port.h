@@ -37,7 +37,7 @@ class HostilePort final : onesided::MoverUser, integrity::SignedQueueUser {
       mover_ = *onesided::Mover::Create(*nodes_[from_].device, *nodes_[from_].commands,
                                         nodes_.random, *this, {});
       ticket.way = *mover_->Open(0);
-      EXPECT_TRUE(mover_->Connect(0, theirs.way).ok());
+      EXPECT_TRUE(mover_->Connect(0, theirs.way, /*last=*/false).ok());
     }
     const auto as = nodes_.As(to_);
     EXPECT_TRUE(nodes_[to_].port->Complete(peer_, ToBytes(ticket)).ok());

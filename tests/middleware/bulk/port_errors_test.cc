@@ -441,7 +441,7 @@ class BadNotices : public PortErrorsTest {
       mover =
           *onesided::Mover::Create(*here().device, *here().commands, nodes_->random, sender, {});
       from.way = *mover->Open(0);
-      ASSERT_TRUE(mover->Connect(0, LoadTicket(offer)->way).ok());
+      ASSERT_TRUE(mover->Connect(0, LoadTicket(offer)->way, /*last=*/false).ok());
     }
     {
       const auto as = nodes_->As(1);

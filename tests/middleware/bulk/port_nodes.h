@@ -66,6 +66,7 @@ struct PortNodesOptions {
   uint32_t nodes = 2;
   std::vector<uint32_t> piece_bytes;  // by node; none: as in `port`
   softdc::sim::Options sim;
+  std::string device = "softdc0";
   const verbs::VerbsApi* table = nullptr;  // instead of the simulation's or the software NIC's
 };
 
@@ -187,7 +188,7 @@ class PortNodes {
     const auto as = As(i);
     const verbs::VerbsApi* table = options.table;
     if (table == nullptr) table = simulation ? &Simulation::Verbs() : &softdc::Verbs();
-    auto device = device::Device::Open("softdc0", {table});
+    auto device = device::Device::Open(options.device, {table});
     ASSERT_TRUE(device.ok()) << device.status();
     node.device = *std::move(device);
     if (simulation != nullptr) {

@@ -239,7 +239,7 @@ TEST_F(ReachTest, ANoticeAboutMemoryOutOfReachEndsItsPeer) {
                                     {.max_peers = 1})
                 .value();
     const onesided::Address to = std::exchange(answer.way, *mover->Open(0));
-    ASSERT_TRUE(mover->Connect(0, to).ok());
+    ASSERT_TRUE(mover->Connect(0, to, /*last=*/false).ok());
   }
   answer.port = 77;
   {

@@ -25,6 +25,20 @@ TEST(LoadTicket, IsWhatWasOffered) {
   EXPECT_EQ(*loaded, Sample());
 }
 
+TEST(LoadTicket, NamesTheTransport) {
+  Ticket with_rc = Sample();
+  with_rc.way.rc = true;
+  with_rc.way.reads = 16;
+  const auto loaded = LoadTicket(ToBytes(with_rc));
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(*loaded, with_rc);
+  EXPECT_NE(*loaded, Sample());
+  with_rc.way.reads = 0;
+  EXPECT_FALSE(LoadTicket(ToBytes(with_rc)).ok());
+  with_rc.way = {.reads = 4};
+  EXPECT_FALSE(LoadTicket(ToBytes(with_rc)).ok());
+}
+
 TEST(LoadTicket, OtherLengthsAreRefused) {
   const std::string bytes = ToBytes(Sample());
   for (size_t length = 0; length < bytes.size(); ++length) {

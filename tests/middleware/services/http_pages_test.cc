@@ -23,6 +23,7 @@
 #include "middleware/services/introspection_service.h"
 #include "middleware/services/prometheus_metrics.h"
 #include "proto/status_page.pb.h"
+#include "tests/support/in_child.h"
 
 namespace sluice {
 namespace http_pages_test {
@@ -127,6 +128,17 @@ class HttpPagesTest : public ::testing::Test {
   std::shared_ptr<Channel> channel_;
   std::unique_ptr<HttpPages> pages_;
 };
+
+TEST_F(HttpPagesTest, MayBeDestroyedInAForkedChildAndGoOnInTheParent) {
+  Start();
+  testing_support::InChild([&] {
+    pages_->Add([] { return std::vector<Reading>(); }, "of_the_child");
+    pages_->Remove("orders");
+    EXPECT_EQ(pages_->looks(), 0u);
+    pages_.reset();
+  });
+  EXPECT_EQ(Parse<Status>(Get(port(), "/status.json")).servers_size(), 1);
+}
 
 TEST_F(HttpPagesTest, StatusHasCallsPeersAndCapabilities) {
   Start();

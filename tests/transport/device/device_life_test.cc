@@ -168,7 +168,7 @@ communication established: counted; nobody: not for DC
 SQ drained: counted; integrity: a wrong signature stopped a signed queue, whose owner tells it so
 path migrated: counted; nobody: no alternate paths
 path migration error: counted; nobody: no alternate paths
-last WQE reached: counted; nobody: comes of ending a queue pair ourselves
+last WQE reached: target; onesided: an RC queue pair of a mover: its peer ends; also comes of ending a queue pair ourselves
 WQ fatal: counted; nobody: no work queues
 anything else: counted
 )");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Peers of an endpoint with RC queue pairs that send what they must not, and queue pairs that end with unread messages.
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -11,6 +13,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/transport/endpoint/endpoint_pair.h"
+#include "transport/lane/words.h"
 #include "transport/peer/prefix.h"
 
 namespace sluice::endpoint {
@@ -25,6 +28,8 @@ class Tap {
   };
   // May change the message. False: it is not sent, and never completes.
   using OnSend = std::function<bool(ibv_qp* qp, std::byte* bytes, peer::Prefix* prefix)>;
+  // May change a WRITE, which has immediate data if it is announced.
+  using OnWrite = std::function<void(ibv_send_wr* work)>;
 
   Tap() { of_test = this; }
   ~Tap() { of_test = nullptr; }
@@ -38,6 +43,9 @@ class Tap {
       api.create_qp = &CreateQp;
       api.modify_qp = &ModifyQp;
       api.destroy_qp = &DestroyQp;
+      api.reg_mr = &RegisterMemory;
+      api.dereg_mr = &DeregisterMemory;
+      api.query_qp_data_in_order = &QueryOrder;
       return api;
     }();
     return table;
@@ -65,7 +73,20 @@ class Tap {
     return destroyed_at_work_;
   }
 
+  // Regions that peers could write, and that were deregistered while a queue pair of their node was at work.
+  int revoked_at_work() {
+    std::lock_guard lock(mutex_);
+    return revoked_at_work_;
+  }
+  int revoked() {
+    std::lock_guard lock(mutex_);
+    return revoked_;
+  }
+
   OnSend on_send;
+  OnWrite on_announce;
+  OnWrite on_silent;
+  std::atomic<bool> no_order = false;  // of the queue pairs from now on
 
  private:
   static ibv_qp* CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) {
@@ -101,8 +122,36 @@ class Tap {
     }
     return softdc::Verbs().destroy_qp(qp);
   }
+  static ibv_mr* RegisterMemory(ibv_pd* pd, void* address, size_t length, int access) {
+    ibv_mr* mr = softdc::Verbs().reg_mr(pd, address, length, access);
+    if (mr == nullptr || of_test == nullptr || !(access & IBV_ACCESS_REMOTE_WRITE)) return mr;
+    std::lock_guard lock(of_test->mutex_);
+    of_test->writable_.push_back(mr);
+    return mr;
+  }
+  static int DeregisterMemory(ibv_mr* mr) {
+    if (of_test != nullptr) {
+      std::lock_guard lock(of_test->mutex_);
+      if (std::erase(of_test->writable_, mr) != 0) {
+        ++of_test->revoked_;
+        const auto works = [mr](const QueuePair& one) {
+          return one.qp->context == mr->context && !one.stopped;
+        };
+        if (std::ranges::any_of(of_test->queue_pairs_, works)) ++of_test->revoked_at_work_;
+      }
+    }
+    return softdc::Verbs().dereg_mr(mr);
+  }
+  static int QueryOrder(ibv_qp* qp, ibv_wr_opcode opcode, uint32_t flags) {
+    if (of_test != nullptr && of_test->no_order) return 0;
+    return softdc::Verbs().query_qp_data_in_order(qp, opcode, flags);
+  }
   static int PostSend(ibv_qp* qp, ibv_send_wr* work, ibv_send_wr** bad) {
     for (ibv_send_wr* one = work; of_test != nullptr && one != nullptr; one = one->next) {
+      if (one->opcode == IBV_WR_RDMA_WRITE_WITH_IMM && of_test->on_announce) {
+        of_test->on_announce(one);
+      }
+      if (one->opcode == IBV_WR_RDMA_WRITE && of_test->on_silent) of_test->on_silent(one);
       if (!of_test->on_send || one->opcode != IBV_WR_SEND) continue;
       auto* bytes = reinterpret_cast<std::byte*>(one->sg_list->addr);
       peer::Prefix prefix;
@@ -118,8 +167,11 @@ class Tap {
 
   std::mutex mutex_;  // commands run on other threads
   std::vector<QueuePair> queue_pairs_;
+  std::vector<ibv_mr*> writable_;
   int destroyed_ = 0;
   int destroyed_at_work_ = 0;
+  int revoked_ = 0;
+  int revoked_at_work_ = 0;
 };
 
 Options WithReads() {
@@ -131,6 +183,9 @@ Options WithReads() {
 struct RcNode : Node {
   explicit RcNode(const Options& options = {}) : Node(options, &Tap::Verbs()) {}
 };
+
+// With large messages and lanes.
+constexpr int kRights = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
 
 int RightsOf(ibv_qp* qp) {
   ibv_qp_attr attr = {};
@@ -171,8 +226,8 @@ TEST_F(RcAbuse, AQueuePairGivesTheRightToReadAfterTheProofOnly) {
   ConnectPair(client, server, port_);
   ASSERT_EQ(tap_.Of(server).size(), 2u);
   EXPECT_EQ(RightsOf(tap_.Of(server)[0]), 0);
-  EXPECT_EQ(RightsOf(tap_.Of(server)[1]), IBV_ACCESS_REMOTE_READ);
-  EXPECT_EQ(RightsOf(tap_.Of(client)[1]), IBV_ACCESS_REMOTE_READ);
+  EXPECT_EQ(RightsOf(tap_.Of(server)[1]), kRights);
+  EXPECT_EQ(RightsOf(tap_.Of(client)[1]), kRights);
   client.endpoint->Disconnect(*unproven);
 }
 
@@ -180,8 +235,22 @@ TEST_F(RcAbuse, WithoutLargeMessagesNobodyMayRead) {
   RcNode server, client;
   Listen(server);
   ConnectPair(client, server, port_);
-  EXPECT_EQ(RightsOf(tap_.Of(server)[0]), 0);
-  EXPECT_EQ(RightsOf(tap_.Of(client)[0]), 0);
+  EXPECT_EQ(RightsOf(tap_.Of(server)[0]), IBV_ACCESS_REMOTE_WRITE);
+  EXPECT_EQ(RightsOf(tap_.Of(client)[0]), IBV_ACCESS_REMOTE_WRITE);
+}
+
+TEST_F(RcAbuse, WithoutLanesNobodyMayWrite) {
+  for (const uint32_t large : {0u, 1u << 20}) {
+    Options options;
+    options.lane_memory_bytes = 0;
+    options.max_large_bytes = large;
+    RcNode server(options), client(options);
+    Listen(server);
+    ConnectPair(client, server, port_);
+    const int rights = large == 0 ? 0 : IBV_ACCESS_REMOTE_READ;
+    EXPECT_EQ(RightsOf(tap_.Of(server).back()), rights);
+    EXPECT_EQ(RightsOf(tap_.Of(client).back()), rights);
+  }
 }
 
 class RcUnproven : public RcAbuse, public testing::WithParamInterface<peer::Kind> {};
@@ -238,9 +307,10 @@ TEST_F(RcAbuse, APeerThatSpeaksForAnotherOneIsEndedAndNobodyHearsIt) {
   EXPECT_EQ(server.recorder.messages, (std::vector<std::string>{"the first itself"}));
 }
 
-// There are no lanes, and no DCTs to replace: followed, it would send messages elsewhere.
-TEST_F(RcAbuse, APeerThatNamesOtherTargetsIsEnded) {
-  for (const peer::Kind kind : {peer::Kind::kLaneAsk, peer::Kind::kTargets}) {
+// There are no DCTs to replace: followed, it would send messages elsewhere.
+TEST_F(RcAbuse, APeerWhoseWordsAreNoWordsIsEnded) {
+  for (const peer::Kind kind :
+       {peer::Kind::kLaneAsk, peer::Kind::kLaneAnswer, peer::Kind::kTargets}) {
     RcNode server, client;
     Listen(server);
     const PeerId peer = ConnectPair(client, server, port_);
@@ -285,6 +355,198 @@ TEST_F(RcAbuse, WhatAPeerSentBeforeItsEndGivesItsReceivesBack) {
   });
   EXPECT_EQ(tap_.destroyed(), 2 * kRounds);
   EXPECT_EQ(tap_.destroyed_at_work(), 0);
+}
+
+// ---- Lanes
+
+// The order is that of each queue pair, and the trial one promised more.
+TEST_F(RcAbuse, AQueuePairThatPromisesNoOrderGetsNoLane) {
+  Options options;
+  options.lane_after_messages = 4;
+  for (const bool ordered : {true, false}) {
+    tap_.no_order = false;
+    RcNode server(options), client(options);
+    Listen(server);
+    tap_.no_order = !ordered;
+    const PeerId peer = ConnectPair(client, server, port_);
+    for (size_t sent = 0; sent < 100; ++sent) {
+      ASSERT_TRUE(client.Send(peer, "data").ok());
+      PollUntil({&client, &server}, [&] { return server.recorder.messages.size() > sent; });
+    }
+    EXPECT_EQ(server.endpoint->Counts().lanes_granted, ordered ? 1u : 0u);
+  }
+}
+
+// A client whose lane is announced from the start.
+class RcAnnounced : public RcAbuse {
+ protected:
+  RcAnnounced() {
+    options_.lane_after_messages = 4;
+    options_.lanes_without_order = true;
+    tap_.no_order = true;
+  }
+  // Sends `count` messages, one at a time, and returns how many were taken before one of the sides ended the other.
+  size_t SendOneByOne(size_t count) {
+    RcNode server(options_), client(options_);
+    Listen(server);
+    const PeerId peer = ConnectPair(client, server, port_);
+    for (size_t sent = 0; sent < count && server.recorder.downs.empty(); ++sent) {
+      if (!client.Send(peer, "data").ok()) break;
+      PollUntil({&client, &server}, [&] {
+        return server.recorder.messages.size() > sent || !server.recorder.downs.empty();
+      });
+    }
+    if (!server.recorder.downs.empty()) why_ = server.recorder.downs[0].why;
+    announced_ = server.endpoint->Counts().lane_announced;
+    return server.recorder.messages.size();
+  }
+
+  Options options_;
+  absl::Status why_;
+  uint64_t announced_ = 0;
+};
+
+TEST_F(RcAnnounced, WhatWasWrittenMayBeAnnounced) {
+  EXPECT_EQ(SendOneByOne(500), 500u);
+  EXPECT_GT(announced_, 300u);
+  EXPECT_TRUE(why_.ok()) << why_;
+}
+
+TEST_F(RcAnnounced, APeerThatAnnouncesAMessageTwiceIsEnded) {
+  int announced = 0;
+  uint32_t last = 0;
+  tap_.on_announce = [&](ibv_send_wr* work) {
+    if (++announced == 50) work->imm_data = last;
+    last = work->imm_data;
+  };
+  EXPECT_LT(SendOneByOne(500), 100u);
+  EXPECT_NE(why_.message().find("sent an invalid message"), absl::string_view::npos) << why_;
+}
+
+TEST_F(RcAnnounced, APeerThatAnnouncesWhatItHasNotWrittenIsEnded) {
+  int announced = 0;
+  tap_.on_announce = [&](ibv_send_wr* work) {
+    if (++announced == 50) work->num_sge = 0;
+  };
+  EXPECT_LT(SendOneByOne(500), 100u);
+  EXPECT_NE(why_.message().find("sent an invalid message"), absl::string_view::npos) << why_;
+}
+
+// It does not say that it has stopped, and could otherwise announce all at one time.
+TEST_F(RcAbuse, APeerThatSavesUpAnnouncementsIsEnded) {
+  Options options;
+  options.srq_size = 64;
+  options.max_peers = 1;
+  options.lane_after_messages = 4;
+  RcNode server(options), client(options);
+  Listen(server);
+  const PeerId peer = ConnectPair(client, server, port_);
+  size_t sent = 0;
+  uint32_t first = 0;  // the last message that is announced
+  tap_.on_announce = [&](const ibv_send_wr* work) { first = work->imm_data; };
+  while (first == 0) {  // the server sleeps
+    ASSERT_TRUE(client.Send(peer, "data").ok());
+    ++sent;
+    PollUntil({&client, &server}, [&] { return server.recorder.messages.size() >= sent; });
+  }
+  bool silent = false;
+  tap_.on_send = [&](ibv_qp* qp, const std::byte* bytes, const peer::Prefix* prefix) {
+    if (prefix->kind != peer::Kind::kLaneAnswer || qp != QueuePairOf(client, 0)) return true;
+    const auto answer =
+        lane::LoadAnswer(peer::Bytes(bytes + peer::kPrefixBytes, lane::kAnswerBytes));
+    silent = answer->mode == lane::Mode::kSilent;
+    return !silent;
+  };
+  const auto send_awake = [&] {
+    ASSERT_TRUE(client.Send(peer, "data").ok());
+    ++sent;
+    while (server.recorder.messages.size() < sent && server.recorder.downs.empty()) {
+      client.endpoint->Poll();
+      server.endpoint->Poll();
+    }
+  };
+  while (!silent) send_awake();
+  const size_t before = sent;
+  while (sent < before + 3'000) send_awake();
+  ASSERT_TRUE(server.recorder.downs.empty()) << server.recorder.downs[0].why;
+  tap_.on_silent = [&](ibv_send_wr* work) {
+    work->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    work->imm_data = htobe32(be32toh(first) + 1);
+  };
+  send_awake();
+  PollUntil({&client, &server}, [&] { return !server.recorder.downs.empty(); });
+  EXPECT_NE(std::string(server.recorder.downs[0].why.message()).find("sent an invalid message"),
+            std::string::npos);
+}
+
+// A lane that is closed for another client, while its own has more to send than a queue pair takes at once: what waits is announced
+// before the client says that it writes no more.
+TEST_F(RcAbuse, ALaneIsGivenToAnotherClientWhileItsOwnAnnounces) {
+  Options options;
+  options.dci_depth = 64;
+  options.srq_size = 4096;
+  options.credits_per_peer = 512;
+  options.lane_slots = 600;
+  options.lane_after_messages = 4;
+  options.lane_memory_bytes = 200'000;  // one lane
+  RcNode server(options), first(options), second(options);
+  Listen(server);
+  const PeerId from_first = ConnectPair(first, server, port_);
+  const PeerId from_second = ConnectPair(second, server, port_);
+  lane::Mode asked = lane::Mode::kLost;
+  lane::Mode answered = lane::Mode::kLost;
+  tap_.on_send = [&](ibv_qp* qp, std::byte* bytes, const peer::Prefix* prefix) {
+    const peer::Bytes body(bytes + peer::kPrefixBytes, lane::kAskBytes);
+    if (prefix->kind == peer::Kind::kLaneAsk && qp == tap_.Of(server)[0]) {
+      asked = lane::LoadAsk(body)->mode;
+    } else if (prefix->kind == peer::Kind::kLaneAnswer && qp == tap_.Of(first)[0]) {
+      answered = lane::LoadAnswer(body.first(lane::kAnswerBytes))->mode;
+    }
+    return true;
+  };
+  size_t sent = 0;
+  const auto taken = [&] { return server.recorder.messages.size() >= sent; };
+  for (; sent < 40;) {
+    ASSERT_TRUE(first.Send(from_first, "data").ok());
+    ++sent;
+    PollUntil({&first, &server}, taken);
+  }
+  // The server sleeps, and its lanes are announced.
+  PollUntil({&first, &server}, [&] { return answered == lane::Mode::kAnnounced; });
+  while (asked != lane::Mode::kClosed) {
+    ASSERT_TRUE(second.Send(from_second, "data").ok());
+    ++sent;
+    PollUntil({&second, &server}, taken);
+  }
+  const size_t before = sent;
+  while (first.Send(from_first, "data").ok()) {
+    ++sent;
+    first.endpoint->Flush();  // each message is a request
+  }
+  ASSERT_GT(sent - before, 3 * options.dci_depth);
+  PollUntil({&first, &second, &server}, [&] {
+    return (taken() && server.endpoint->Counts().lanes_closed == 1) ||
+           !server.recorder.downs.empty();
+  });
+  EXPECT_TRUE(server.recorder.downs.empty()) << server.recorder.downs[0].why;
+}
+
+// A WRITE that meets a revoked key ends the writer's queue pair, before it has read what it received.
+TEST_F(RcAbuse, ALaneIsRevokedWhenItsQueuePairHasStopped) {
+  Options options;
+  options.lane_after_messages = 4;
+  RcNode server(options), client(options);
+  Listen(server);
+  const PeerId peer = ConnectPair(client, server, port_);
+  for (size_t sent = 0; sent < 100; ++sent) {
+    ASSERT_TRUE(client.Send(peer, "data").ok());
+    PollUntil({&client, &server}, [&] { return server.recorder.messages.size() > sent; });
+  }
+  ASSERT_EQ(server.endpoint->Counts().lanes, 1u);
+  server.endpoint->Disconnect(server.recorder.ups[0].id);
+  PollUntil({&client, &server}, [&] { return server.endpoint->Counts().lane_bytes == 0; });
+  EXPECT_EQ(tap_.revoked(), 1);
+  EXPECT_EQ(tap_.revoked_at_work(), 0);
 }
 
 }  // namespace rc_abuse_test

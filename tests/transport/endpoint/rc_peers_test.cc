@@ -52,7 +52,8 @@ TEST(RcPeers, ManyMessagesEachWayArriveOnceAndInOrder) {
   ASSERT_EQ(server.recorder.ups.size(), 1u);
   const PeerId back = server.recorder.ups[0].id;
   ExchangeMany(client, peer, server, back);
-  EXPECT_EQ(client.endpoint->Counts().lane_sent, 0u);
+  EXPECT_GT(client.endpoint->Counts().lane_sent, 0u)
+      << "softdc promises order for an RC queue pair";
   EXPECT_EQ(client.endpoint->Queues().size(), 1u);
 }
 

@@ -51,7 +51,7 @@ TEST(Address, HasTheLidOfThePortOnInfinibandAndAHandleUsesIt) {
     EXPECT_EQ(expected != 0, link == softdc::LinkLayer::kInfiniband);
     EXPECT_EQ(address.lid, expected);
     g_handles.clear();
-    ASSERT_TRUE(node.mover->Connect(0, address).ok());
+    ASSERT_TRUE(node.mover->Connect(0, address, /*last=*/false).ok());
     ASSERT_THAT(g_handles, SizeIs(1));
     EXPECT_EQ(g_handles[0].dlid, expected);
     EXPECT_EQ(g_handles[0].is_global, 1);

@@ -14,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/transport/onesided/movers.h"
+#include "transport/queue/dci_pool.h"
 #include "transport/verbs/handles.h"
 
 namespace sluice::onesided {
@@ -271,14 +272,16 @@ TEST(Mover, StrangersAreNotHeard) {
   Address to = movers.Do(1, [](Mover& mover) { return *mover.Open(1); });
   movers.Do(2, [](Mover& mover) { return *mover.Open(0); });
   to.token ^= 1;
-  ASSERT_TRUE(movers.Do(2, [&](Mover& mover) { return mover.Connect(0, to); }).ok());
+  ASSERT_TRUE(
+      movers.Do(2, [&](Mover& mover) { return mover.Connect(0, to, /*last=*/false); }).ok());
   ASSERT_TRUE(movers.Say(2, 0, "let me in"));
   ASSERT_TRUE(movers.Run([&] { return movers[1].mover->counters().strangers == 1; }));
   for (const uint32_t place : {2u, 64u}) {  // not given out, and none that there is
     const uint32_t mine = place == 2 ? 1 : 2;
     movers.Do(2, [&](Mover& mover) { return *mover.Open(mine); });
     to.place = place;
-    ASSERT_TRUE(movers.Do(2, [&](Mover& mover) { return mover.Connect(mine, to); }).ok());
+    ASSERT_TRUE(
+        movers.Do(2, [&](Mover& mover) { return mover.Connect(mine, to, /*last=*/false); }).ok());
     ASSERT_TRUE(movers.Say(2, mine, "or here"));
   }
   ASSERT_TRUE(movers.Run([&] { return movers[1].mover->counters().strangers == 3; }));
@@ -399,7 +402,8 @@ TEST(Mover, PeerThatFloodsWithGrantsOrCopiesIsEnded) {
     Movers movers(2, {.window = 4});
     const Address to = movers.Do(1, [](Mover& mover) { return *mover.Open(1); });
     const Address from = movers.Do(0, [](Mover& mover) { return *mover.Open(0); });
-    ASSERT_TRUE(movers.Do(1, [&](Mover& mover) { return mover.Connect(1, from); }).ok());
+    ASSERT_TRUE(
+        movers.Do(1, [&](Mover& mover) { return mover.Connect(1, from, /*last=*/false); }).ok());
     BrokenPeer peer(movers, 0, to);
     const auto say = [&](uint32_t sequence, uint32_t count) {
       for (uint32_t i = 0; i < count; ++i) {
@@ -430,7 +434,8 @@ TEST(Mover, GrantsOfWhatWasNeverSaidAreNotBelieved) {
   Movers movers(2, {.window = 4});
   const Address to = movers.Do(1, [](Mover& mover) { return *mover.Open(4); });
   const Address from = movers.Do(0, [](Mover& mover) { return *mover.Open(0); });
-  ASSERT_TRUE(movers.Do(1, [&](Mover& mover) { return mover.Connect(4, from); }).ok());
+  ASSERT_TRUE(
+      movers.Do(1, [&](Mover& mover) { return mover.Connect(4, from, /*last=*/false); }).ok());
   BrokenPeer peer(movers, 0, to);
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(movers.Say(1, 4, "to nobody"));
   for (const uint32_t granted : {0u, 3u, 9u, 1'000u, UINT32_MAX}) {
@@ -508,13 +513,14 @@ TEST(Mover, PeerThatTakesMoreWordsThanOthersHasNoMoreBuffers) {
   Address to = movers.Do(1, [](Mover& mover) { return *mover.Open(0); });
   movers.Do(0, [](Mover& mover) { return *mover.Open(0); });
   to.window = 16;
-  ASSERT_TRUE(movers.Do(0, [&](Mover& mover) { return mover.Connect(0, to); }).ok());
+  ASSERT_TRUE(
+      movers.Do(0, [&](Mover& mover) { return mover.Connect(0, to, /*last=*/false); }).ok());
   for (int i = 0; i < 8; ++i) ASSERT_TRUE(movers.Say(0, 0, "nobody looks"));
   EXPECT_FALSE(movers.Say(0, 0, "one too many"));
   // One that would grant after more than that is refused.
   to.window = 17;
   movers.Do(0, [](Mover& mover) { return *mover.Open(1); });
-  EXPECT_EQ(movers.Do(0, [&](Mover& mover) { return mover.Connect(1, to); }).code(),
+  EXPECT_EQ(movers.Do(0, [&](Mover& mover) { return mover.Connect(1, to, /*last=*/false); }).code(),
             absl::StatusCode::kInvalidArgument);
 }
 

@@ -56,14 +56,15 @@ class Movers {
  public:
   using Simulation = softdc::sim::Simulation;
 
-  explicit Movers(uint32_t count, MoverOptions options = {}, softdc::sim::Options sim = {}) {
+  explicit Movers(uint32_t count, MoverOptions options = {}, softdc::sim::Options sim = {},
+                  const std::string& device_name = "softdc0") {
     sim.nodes = count;
     simulation = Simulation::Create(sim).value();
     for (uint32_t i = 0; i < count; ++i) {
       nodes.push_back(std::make_unique<MoverNode>());
       MoverNode& node = *nodes.back();
       const Simulation::As as(*simulation, i);
-      node.device = device::Device::Open("softdc0", {&Simulation::Verbs()}).value();
+      node.device = device::Device::Open(device_name, {&Simulation::Verbs()}).value();
       node.commands = std::make_unique<cm::SimCommands>(*simulation, i, random);
       node.memory = memory::Slab::Create(
                         node.device->api(), node.device->pd(), kMemoryBytes,
@@ -92,8 +93,10 @@ class Movers {
   void Join(uint32_t one, uint32_t at_one, uint32_t other, uint32_t at_other) {
     const Address from = Do(one, [&](Mover& mover) { return *mover.Open(at_one); });
     const Address to = Do(other, [&](Mover& mover) { return *mover.Open(at_other); });
-    EXPECT_TRUE(Do(one, [&](Mover& mover) { return mover.Connect(at_one, to); }).ok());
-    EXPECT_TRUE(Do(other, [&](Mover& mover) { return mover.Connect(at_other, from); }).ok());
+    EXPECT_TRUE(
+        Do(one, [&](Mover& mover) { return mover.Connect(at_one, to, /*last=*/false); }).ok());
+    EXPECT_TRUE(
+        Do(other, [&](Mover& mover) { return mover.Connect(at_other, from, /*last=*/true); }).ok());
   }
   // From the start of the memory here to so far into the memory there, or back.
   Piece PieceOf(uint32_t from, uint32_t to, uint64_t offset, uint32_t bytes, bool read = false) {
@@ -124,6 +127,8 @@ class Movers {
       if (nodes[i]->deaf) continue;
       const Simulation::As as(*simulation, i);
       nodes[i]->commands->Drain();
+      nodes[i]->device->ReadAsyncEvents(
+          [&](const device::DeviceEvent& event) { nodes[i]->mover->OnDeviceEvent(event); });
       nodes[i]->mover->Poll();
       if (nodes[i]->mover->busy()) nodes[i]->mover->Watch(simulation->NowNs());
     }

@@ -119,8 +119,11 @@ TEST_F(ReceiveQueuesTest, WritesWithImmediateDataAndWordsOfNobodyEndTheirPeer) {
 // What it has begun ends well: on a NIC a request to a DCT that is gone holds up its neighbours until all retries are over.
 TEST_F(ReceiveQueuesTest, PeerThatIsLeftEndsWhatItHasBegun) {
   Address from = movers_.Do(0, [](Mover& mover) { return *mover.Open(0); });
-  ASSERT_TRUE(movers_.Do(0, [&](Mover& mover) { return mover.Connect(0, to_); }).ok());
-  ASSERT_TRUE(movers_.Do(kVictim, [&](Mover& mover) { return mover.Connect(1, from); }).ok());
+  ASSERT_TRUE(
+      movers_.Do(0, [&](Mover& mover) { return mover.Connect(0, to_, /*last=*/false); }).ok());
+  ASSERT_TRUE(
+      movers_.Do(kVictim, [&](Mover& mover) { return mover.Connect(1, from, /*last=*/true); })
+          .ok());
   ASSERT_TRUE(movers_.Move(0, 0, movers_.PieceOf(0, kVictim, 0, 64)));
   ASSERT_TRUE(movers_.Run([&] { return movers_[0].pieces.size() == 1; }));
   for (uint64_t i = 0; i < 8; ++i) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/queue/completion_error.h"
 
+#include <string>
+
 #include "gtest/gtest.h"
 #include "transport/base/error.h"
 
@@ -25,6 +27,17 @@ TEST(CompletionError, DecodesTheRequestAndThePeer) {
   EXPECT_EQ(detail->syndrome(), static_cast<uint32_t>(IBV_WC_RETRY_EXC_ERR));
   EXPECT_EQ(detail->vendor_code(), 0x81u);
   EXPECT_FALSE(detail->retry_safe());  // it may have been executed
+}
+
+TEST(CompletionError, OnRcAnOperationErrorMayBeAMissingRoute) {
+  ibv_wc wc = {};
+  wc.status = IBV_WC_LOC_QP_OP_ERR;
+  const auto text = [&](bool rc) {
+    return std::string(
+        CompletionError(wc, {.operation = "send", .peer = "h:7", .rc = rc}).message());
+  };
+  EXPECT_NE(text(true).find("no route to the peer"), std::string::npos) << text(true);
+  EXPECT_EQ(text(false).find("route"), std::string::npos) << text(false);
 }
 
 TEST(StatusName, EveryStatusThatADciReports) {

@@ -57,13 +57,15 @@ struct Side : QueueUser {
     ASSERT_TRUE(queues->Attach(target, *std::move(qp)).ok());
     queues->Open(target);
   }
-  void Send(Target* target, std::string_view text, bool control = false, bool notify = false) {
+  void Send(Target* target, std::string_view text, bool control = false, bool notify = false,
+            bool in_order = false) {
     const uint32_t index = slots->Take(control);
     ASSERT_NE(index, kNoSlot);
     Slot& slot = (*slots)[index];
     std::memcpy(slot.data, text.data(), text.size());
     slot.length_bytes = static_cast<uint32_t>(text.size());
     slot.notify = notify;
+    slot.in_order = in_order;
     queues->Post(target, index);
     if (!control) queues->Release(index);
   }
@@ -161,13 +163,15 @@ TEST_F(RcQueuesTest, MoreMessagesThanAQueuePairHoldsArriveInOrderBothWays) {
   EXPECT_FALSE(a_.queues->busy());
 }
 
-TEST_F(RcQueuesTest, ControlPassesDataThatWaitsAndAGoodbyeDoesNot) {
+TEST_F(RcQueuesTest, ControlPassesDataThatWaitsAndAGoodbyeOrAnAnswerDoesNot) {
   for (int i = 0; i < 10; ++i) a_.Send(&to_b_, "data");
   a_.Send(&to_b_, "goodbye", /*control=*/true, /*notify=*/true);
+  a_.Send(&to_b_, "answer", /*control=*/true, /*notify=*/false, /*in_order=*/true);
   a_.Send(&to_b_, "credits", /*control=*/true);
-  PassUntil([&] { return b_.received.size() == 12 && !a_.log.empty(); });
+  PassUntil([&] { return b_.received.size() == 13 && !a_.log.empty(); });
   EXPECT_EQ(b_.received[8], "credits");
   EXPECT_EQ(b_.received[11], "goodbye");
+  EXPECT_EQ(b_.received[12], "answer");
   EXPECT_EQ(a_.log, (std::vector<std::string>{"b sent"}));
 }
 
