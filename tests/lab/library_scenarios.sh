@@ -104,7 +104,7 @@ library_tests() {
   : >/tmp/library_cases
   if [[ ${SLUICE_LAB_ALL:-} ]]; then
     for program in api_tests {runtime,channel_engine,coroutine_handover,lease_batch,lease_cancel,lease_handover,raw_message}_test; do cases "$program" '*'; done
-    least=250
+    least=220
   else
     cases api_tests 'PollersTest.*' 'AuthenticationTest.*' 'Driving/ForkedServerTest.*' 'ForkedMessengerTest.*' 'MetadataTest.*'
   fi
