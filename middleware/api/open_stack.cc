@@ -3,6 +3,8 @@
 // The production stack: a device, the clock, random numbers from the kernel, and a helper thread for calls that may block. Also the
 // functions that open such a stack. They are separate from the rest of api/, so that a program with its own stack (a test over a
 // fake endpoint) links no verbs provider.
+#include "middleware/api/open_stack.h"
+
 #include <memory>
 #include <string>
 #include <utility>
@@ -87,16 +89,15 @@ class ProductionStack final : public Stack {
   poller::ThreadCommands commands_;
 };
 
-// Opens the device, and creates a stack over it. `device`: as in the options.
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Stack>> OpenStack(const std::string& device, const PathOptions& path,
-                                                 std::shared_ptr<cm::RequestDesk> desk = nullptr) {
+                                                 std::shared_ptr<cm::RequestDesk> desk) {
   auto opened = device::Device::Open(device, device::AllTables());
   if (!opened.ok()) return opened.status();
   if (absl::Status status = (*opened)->UsePath(path); !status.ok()) return status;
   return std::make_unique<ProductionStack>(*std::move(opened), std::move(desk));
 }
-
-}  // namespace
 
 absl::StatusOr<std::shared_ptr<Channel>> Channel::Connect(const std::string& address,
                                                           const ChannelOptions& options) {

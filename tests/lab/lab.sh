@@ -28,6 +28,7 @@ suite=//tests/transport/softdc/conformance:conformance_test probe=//tools/hardwa
 programs=(//tests/lab:cm_lab //tests/lab:call_lab //tests/lab:address_shim.so //examples/echo:echo_{server,client} //examples/flow:{publisher,subscriber}
   //examples/log_tail:log_{server,append,tail} //examples/fan_out:{shard_server,search_server,search} //examples/own_loop:relay
   //examples/kv_store:kv{,_server} //examples/blockstore:blockstore_{server,client} //examples/tutorial:tutorial //tools:sluice_info //tests/middleware/api:api_tests //tests/transport/endpoint:endpoint_tests)
+[[ -z $all ]] || programs+=(//tests/middleware/api:{runtime,channel_engine,coroutine_handover,lease_batch,lease_cancel,lease_handover,raw_message}_test)
 bazel build "${programs[@]}" "$suite" "$probe" || exit 1
 in_bin() { tr : / <<<"bazel-bin/${1#//}"; }
 files=()
