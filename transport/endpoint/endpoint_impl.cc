@@ -346,6 +346,11 @@ int EndpointImpl::Poll() {
   return count + Progress();
 }
 
+void EndpointImpl::AllowBlocking() {
+  may_block_ = true;
+  commands_.RunInDrain(ups_ == 0);
+}
+
 // Runs the part of a pass that checks neither descriptors nor timers.
 int EndpointImpl::Progress() {
   int count = commands_.Drain();

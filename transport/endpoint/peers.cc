@@ -162,6 +162,10 @@ void EndpointImpl::OnDown(cm::ConnectionId id, const absl::Status& why,
 void EndpointImpl::TellDown(Peer* peer, const absl::Status& why) {
   if (peer->told_down) return;
   peer->told_down = 1;
+  if (peer->told_up) {
+    --ups_;
+    commands_.RunInDrain(may_block_ && ups_ == 0);
+  }
   if (peer->inbound && !peer->told_up) return;  // the handler does not know it; it was counted
   peer->down_due = 1;
   downs_.push_back({peer->id(), why});

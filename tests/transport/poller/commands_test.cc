@@ -4,8 +4,11 @@
 #include <poll.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "gtest/gtest.h"
 
@@ -14,7 +17,21 @@ namespace {
 
 template <typename T>
 class CommandsTest : public testing::Test {};
-using Kinds = testing::Types<ThreadCommands, InlineCommands>;
+// ThreadCommands whose Drain() runs the work.
+class DrainingCommands {
+ public:
+  DrainingCommands() { commands_.RunInDrain(true); }
+  void Submit(Commands::Work work, Commands::Work done) {
+    commands_.Submit(std::move(work), std::move(done));
+  }
+  int Drain() { return commands_.Drain(); }
+  void Finish() { commands_.Finish(); }
+  int fd() const { return commands_.fd(); }
+
+ private:
+  ThreadCommands commands_;
+};
+using Kinds = testing::Types<ThreadCommands, InlineCommands, DrainingCommands>;
 TYPED_TEST_SUITE(CommandsTest, Kinds);
 
 void WaitReadable(int fd) {
@@ -86,6 +103,81 @@ struct Gate {
     open.notify_all();
   }
 };
+
+// Drains until `done`, asleep meanwhile.
+void DrainUntil(ThreadCommands& commands, const std::function<bool()>& done) {
+  while (!done()) {
+    WaitReadable(commands.fd());
+    commands.Drain();
+  }
+}
+
+TEST(ThreadCommandsInDrain, WorkRunsOnTheThreadThatDrains) {
+  ThreadCommands commands;
+  commands.RunInDrain(true);
+  std::thread::id at;
+  bool done = false;
+  commands.Submit([&] { at = std::this_thread::get_id(); }, [&] { done = true; });
+  EXPECT_EQ(at, std::thread::id());
+  DrainUntil(commands, [&] { return done; });
+  EXPECT_EQ(at, std::this_thread::get_id());
+}
+
+TEST(ThreadCommandsInDrain, WorkThatIsUnderWayEndsOnTheHelperAndTheRestComesAfterIt) {
+  ThreadCommands commands;
+  Gate gate;
+  std::string order;
+  std::thread::id at;
+  bool done = false;
+  commands.Submit([&] { gate.Pass(), order += 'a'; }, [] {});
+  gate.begun.wait(false);
+  commands.Submit([&] { order += 'b', at = std::this_thread::get_id(); }, [&] { done = true; });
+  commands.RunInDrain(true);
+  EXPECT_EQ(commands.Drain(), 0);
+  gate.Open();
+  DrainUntil(commands, [&] { return done; });
+  EXPECT_EQ(order, "ab");
+  EXPECT_EQ(at, std::this_thread::get_id());
+}
+
+TEST(ThreadCommandsInDrain, TheHelperTakesWhatNoDrainHasRun) {
+  ThreadCommands commands;
+  commands.RunInDrain(true);
+  std::string order;
+  std::thread::id at;
+  int done = 0;
+  commands.Submit([&] { order += 'a'; }, [&] { ++done; });
+  commands.RunInDrain(false);
+  commands.Submit([&] { order += 'b', at = std::this_thread::get_id(); }, [&] { ++done; });
+  DrainUntil(commands, [&] { return done == 2; });
+  EXPECT_EQ(order, "ab");
+  EXPECT_NE(at, std::this_thread::get_id());
+}
+
+// Whatever changes between the helper and Drain(), nothing is lost and nothing overtakes.
+TEST(ThreadCommandsInDrain, ManyChangesOfPlaceKeepTheOrder) {
+  ThreadCommands commands;
+  constexpr int kRounds = 2000;
+  int worked = 0, done = 0, disorder = 0;
+  for (int i = 0; i < kRounds; ++i) {
+    commands.RunInDrain(i % 3 == 0);
+    commands.Submit([&, i] { disorder += worked++ != i; }, [&, i] { disorder += done++ != i; });
+    if (i % 5 == 0) commands.Drain();
+  }
+  DrainUntil(commands, [&] { return done == kRounds; });
+  EXPECT_EQ(worked, kRounds);
+  EXPECT_EQ(disorder, 0);
+}
+
+TEST(ThreadCommandsInDrain, WorkOfADestroyedOneHasRun) {
+  int worked = 0;
+  for (const bool in_drain : {true, false}) {
+    ThreadCommands commands;
+    commands.RunInDrain(in_drain);
+    for (int i = 0; i < 10; ++i) commands.Submit([&] { ++worked; }, [] {});
+  }
+  EXPECT_EQ(worked, 20);
+}
 
 TEST(ThreadCommandsSlow, OtherWorkDoesNotWaitBehindIt) {
   const auto gate = std::make_shared<Gate>();
