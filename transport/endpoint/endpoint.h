@@ -327,8 +327,8 @@ class Endpoint {
 
   // Runs one pass over all event sources, and returns the number of events handled. Does not block, except after AllowBlocking().
   virtual int Poll() = 0;
-  // From now on, Poll() may run calls that block in the kernel or the firmware while no peer is up: a connect takes less time so. For
-  // threads that do nothing but poll. Call on the polling thread.
+  // From now on, Poll() may run calls that block in the kernel or the firmware while a peer connects and no other is up: a connect takes
+  // less time so. For threads that do nothing but poll. Call on the polling thread.
   virtual void AllowBlocking() {}
 
   // Arms the completion queues. False: there is work; call Poll() again. True: sleep; fd() becomes

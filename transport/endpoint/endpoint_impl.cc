@@ -348,7 +348,13 @@ int EndpointImpl::Poll() {
 
 void EndpointImpl::AllowBlocking() {
   may_block_ = true;
-  commands_.RunInDrain(ups_ == 0);
+  PlaceCommands();
+}
+
+// Commands run in Poll() while that shortens a connect and no peer waits for Poll(), or when the endpoint has no other work. Commands that
+// end a peer may take long, and the next peer must not wait for them.
+void EndpointImpl::PlaceCommands() {
+  commands_.RunInDrain(may_block_ && (closed_ || (ups_ == 0 && beginners_ != 0)));
 }
 
 // Runs the part of a pass that checks neither descriptors nor timers.
@@ -441,6 +447,7 @@ void EndpointImpl::DrainCqEvents() {
 void EndpointImpl::Close() {
   if (closed_) return;
   closed_ = true;
+  PlaceCommands();
   look_at_fds_ = true;
   Poll();  // a peer that has disconnected needs no goodbye
   for (size_t i = 0; i < peers_.size(); ++i) {

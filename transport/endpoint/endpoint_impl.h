@@ -137,6 +137,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   int Progress();
   void TellDowns();
   void DrainCqEvents();
+  void PlaceCommands();
 
   // handshakes.cc
   using Request = ConnectRequest;
@@ -162,8 +163,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void Welcome(Peer* peer);
   void WelcomeWithoutDc(const Request& request, const peer::Secret& secret);
   void SayTerms(Peer* peer);
-  // Returns false if no control slot is free.
-  bool PostAnswer(Peer* peer);
+  bool PostAnswer(Peer* peer);  // false: no control slot is free
   void SayUnsaid();
   void OnHandshakeMessage(Peer* peer, peer::Kind kind, peer::Bytes message);
   void OnProof(Peer* peer, peer::Bytes message);
@@ -582,10 +582,10 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   base::Timer window_timer_;  // armed while windows are recalled, by either side
   bool someone_up_ = false;   // a peer was up in this round of the sweep
   HandshakeCounts handshakes_;
-  uint32_t peer_count_ = 0, ups_ = 0;  // ups_: of these, peers that are up
-  bool may_block_ = false;
+  uint32_t peer_count_ = 0, ups_ = 0,
+           beginners_ = 0;  // of these: peers that are up, or were not yet
   absl::Status ended_;  // not OK: the device or a queue has failed, and the endpoint is unusable
-  bool closed_ = false;
+  bool closed_ = false, may_block_ = false;  // may_block_: AllowBlocking() was called
   bool look_at_fds_ = true;  // the next Poll() checks descriptors: after a sleep or a command
   bool receiving_ = false;
   std::unique_ptr<ibv_wc[]> arrivals_;  // of the last look; as many as fit into the receive CQ

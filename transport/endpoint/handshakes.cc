@@ -428,7 +428,8 @@ void EndpointImpl::GoUp(Peer* peer) {
   }
   peer->told_up = true;
   ++ups_;
-  commands_.RunInDrain(false);  // its messages must not wait for other peers' commands
+  --beginners_;
+  PlaceCommands();
   if (peer->old_targets) OweTargets(peer);
   // The window of the peer can be recalled from now on, and other peers may wait for that.
   if (ReceptionOf(*peer).waiting != 0) windows_.work = WindowWork::kNow;

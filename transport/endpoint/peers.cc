@@ -48,6 +48,8 @@ absl::StatusOr<Peer*> EndpointImpl::NewPeer(peer::Event event, uint32_t tenant) 
   peer->passage->handshake = std::make_unique<Handshake>();
   reception.Add(peer->inbound, nominal_window_);
   ++peer_count_;
+  ++beginners_;
+  PlaceCommands();
   const bool known = peer::Next(peer->state, event, &peer->state);
   assert(known);
   (void)known;
@@ -164,7 +166,7 @@ void EndpointImpl::TellDown(Peer* peer, const absl::Status& why) {
   peer->told_down = 1;
   if (peer->told_up) {
     --ups_;
-    commands_.RunInDrain(may_block_ && ups_ == 0);
+    PlaceCommands();
   }
   if (peer->inbound && !peer->told_up) return;  // the handler does not know it; it was counted
   peer->down_due = 1;
@@ -241,6 +243,8 @@ void EndpointImpl::FreeIfQuiet(Peer* peer) {
   peer->evicted = false;
   --ReceptionOf(*peer).peers;
   --peer_count_;
+  if (!peer->told_up) --beginners_;
+  PlaceCommands();
   peer::Next(peer->state, peer::Event::kQuiet, &peer->state);
   if (!peer->down_due) free_peers_.push_back(peer->index());
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// When Poll() runs calls that block by itself: after AllowBlocking(), while no peer is up.
+// When Poll() runs calls that block by itself: after AllowBlocking(), while a peer begins and none is up.
 #include <memory>
 #include <utility>
 #include <vector>
@@ -63,24 +63,28 @@ class AllowBlockingTest : public testing::Test {
   uint16_t ports_[2] = {};
 };
 
-TEST_F(AllowBlockingTest, PollBlocksWhileNoPeerIsUp) {
+TEST_F(AllowBlockingTest, PollBlocksWhileAPeerBeginsAndNoneIsUp) {
   endpoint_->AllowBlocking();
-  EXPECT_EQ(noting_.places, (std::vector<bool>{true}));
+  EXPECT_EQ(noting_.places, (std::vector<bool>{false}));
   const PeerId first = Connect(ports_[0]);
-  EXPECT_EQ(noting_.places, (std::vector<bool>{true, false}));
+  EXPECT_EQ(noting_.places, (std::vector<bool>{false, true, false}));
   const PeerId second = Connect(ports_[1]);
   Disconnect(first);
-  EXPECT_EQ(noting_.places, (std::vector<bool>{true, false})) << "one peer is up";
   Disconnect(second);
-  EXPECT_EQ(noting_.places, (std::vector<bool>{true, false, true}));
+  EXPECT_EQ(noting_.places, (std::vector<bool>{false, true, false})) << "ends run on the helper";
+  Connect(ports_[0]);
+  EXPECT_EQ(noting_.places, (std::vector<bool>{false, true, false, true, false}));
+  endpoint_->Close();
+  EXPECT_EQ(noting_.places, (std::vector<bool>{false, true, false, true, false, true}));
 }
 
-TEST_F(AllowBlockingTest, AConnectThatFailsChangesNothing) {
+TEST_F(AllowBlockingTest, AConnectThatFailsIsOver) {
   endpoint_->AllowBlocking();
   const auto peer = endpoint_->Connect("127.0.0.1", 1, INT64_MAX);
   ASSERT_TRUE(peer.ok());
   PollBothUntil([&] { return !recorder_.downs.empty(); });
-  EXPECT_EQ(noting_.places, (std::vector<bool>{true}));
+  PollBothUntil([&] { return !noting_.places.back(); });
+  EXPECT_EQ(noting_.places, (std::vector<bool>{false, true, false}));
 }
 
 TEST_F(AllowBlockingTest, WithoutLeavePollNeverBlocks) {
