@@ -351,8 +351,8 @@ void EndpointImpl::AllowBlocking() {
   PlaceCommands();
 }
 
-// Commands run in Poll() while that shortens a connect and no peer waits for Poll(), or when the endpoint has no other work. Commands that
-// end a peer may take long, and the next peer must not wait for them.
+// Commands run in Poll() while that shortens a connect and no peer waits for Poll(), or when the endpoint has no other work. Until a peer
+// that was up has ended, they run on the helper: they may take long, and other peers and calls must not wait for them.
 void EndpointImpl::PlaceCommands() {
   commands_.RunInDrain(may_block_ && (closed_ || (ups_ == 0 && beginners_ != 0)));
 }

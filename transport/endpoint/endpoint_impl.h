@@ -582,8 +582,8 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   base::Timer window_timer_;  // armed while windows are recalled, by either side
   bool someone_up_ = false;   // a peer was up in this round of the sweep
   HandshakeCounts handshakes_;
-  uint32_t peer_count_ = 0, ups_ = 0,
-           beginners_ = 0;  // of these: peers that are up, or were not yet
+  uint32_t peer_count_ = 0;
+  uint32_t ups_ = 0, beginners_ = 0;  // of peers that are or were up, and of the rest
   absl::Status ended_;  // not OK: the device or a queue has failed, and the endpoint is unusable
   bool closed_ = false, may_block_ = false;  // may_block_: AllowBlocking() was called
   bool look_at_fds_ = true;  // the next Poll() checks descriptors: after a sleep or a command

@@ -164,10 +164,6 @@ void EndpointImpl::OnDown(cm::ConnectionId id, const absl::Status& why,
 void EndpointImpl::TellDown(Peer* peer, const absl::Status& why) {
   if (peer->told_down) return;
   peer->told_down = 1;
-  if (peer->told_up) {
-    --ups_;
-    PlaceCommands();
-  }
   if (peer->inbound && !peer->told_up) return;  // the handler does not know it; it was counted
   peer->down_due = 1;
   downs_.push_back({peer->id(), why});
@@ -243,7 +239,7 @@ void EndpointImpl::FreeIfQuiet(Peer* peer) {
   peer->evicted = false;
   --ReceptionOf(*peer).peers;
   --peer_count_;
-  if (!peer->told_up) --beginners_;
+  --(peer->told_up ? ups_ : beginners_);
   PlaceCommands();
   peer::Next(peer->state, peer::Event::kQuiet, &peer->state);
   if (!peer->down_due) free_peers_.push_back(peer->index());

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <system_error>
 #include <utility>
 
 namespace sluice::poller {
@@ -68,17 +69,27 @@ void ThreadCommands::Submit(Work work, Work done) {
   {
     std::lock_guard lock(mutex_);
     queued_.push_back({std::move(work), std::move(done)});
-    if (in_drain_) {
-      // The poller may go to sleep before its next Drain().
-      if (!has_finished_.exchange(true, std::memory_order_relaxed)) Signal(event_fd_);
-      return;
-    }
+    if (in_drain_) return NeedDrain();
   }
   WakeHelper();
 }
 
+// The poller may go to sleep before its next Drain(). Requires mutex_.
+void ThreadCommands::NeedDrain() {
+  if (!has_finished_.exchange(true, std::memory_order_relaxed)) Signal(event_fd_);
+}
+
 void ThreadCommands::WakeHelper() {
-  if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
+  if (!thread_.joinable()) {
+    std::lock_guard lock(mutex_);
+    helpless_ = false;
+    try {
+      thread_ = std::thread([this] { Run(); });
+    } catch (const std::system_error&) {
+      helpless_ = true;  // the next Submit() tries again
+      return NeedDrain();
+    }
+  }
   changed_.notify_all();
 }
 
@@ -88,10 +99,7 @@ void ThreadCommands::RunInDrain(bool in_drain) {
     std::lock_guard lock(mutex_);
     in_drain_ = in_drain;
     if (queued_.empty()) return;
-    if (in_drain) {
-      if (!has_finished_.exchange(true, std::memory_order_relaxed)) Signal(event_fd_);
-      return;
-    }
+    if (in_drain) return NeedDrain();
   }
   WakeHelper();
 }
@@ -107,7 +115,7 @@ bool ThreadCommands::RunHere(bool keep_done) {
     queued_.pop_front();
     busy_ = true;
   }
-  item.work();
+  [&]() noexcept { item.work(); }();  // as on the helper, an exception ends the process
   item.work = nullptr;
   {
     std::lock_guard lock(mutex_);
@@ -188,21 +196,19 @@ void ThreadCommands::RunSlow(const std::shared_ptr<SlowLane>& lane) {
 
 int ThreadCommands::Drain() {
   if (!has_finished_.load(std::memory_order_acquire)) return 0;
-  while (in_drain_ && RunHere(/*keep_done=*/true)) {
-  }
+  if (RunsHere()) RunHere(/*keep_done=*/true);
+  std::vector<Work> now;  // a `done` may call Drain(), through the owner's end
   {
     std::lock_guard lock(mutex_);
-    draining_.swap(finished_);
+    now.swap(finished_);
     Clear(event_fd_);
-    // The helper may have ended its work since RunHere() looked.
-    const bool more = in_drain_ && !queued_.empty() && !busy_;
+    // While the helper is busy, its end asks for the next Drain().
+    const bool more = RunsHere() && !queued_.empty() && !busy_;
     has_finished_.store(more, std::memory_order_relaxed);
     if (more) Signal(event_fd_);
   }
-  const int count = static_cast<int>(draining_.size());
-  for (Work& done : draining_) done();
-  draining_.clear();
-  return count;
+  for (Work& done : now) done();
+  return static_cast<int>(now.size());
 }
 
 void ThreadCommands::Finish() {
@@ -214,6 +220,7 @@ void ThreadCommands::Finish() {
   }
   RunAll();
   std::lock_guard lock(mutex_);
+  in_drain_ = false;
   finished_.clear();
   has_finished_.store(false, std::memory_order_relaxed);
   Clear(event_fd_);

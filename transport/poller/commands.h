@@ -40,9 +40,9 @@ class Commands {
   virtual void SubmitSlow(Work work, Work done, Slow /*kind*/ = Slow::kNames) {
     Submit(std::move(work), std::move(done));
   }
-  // True: from now on, Drain() runs the work of Submit() itself, so it may block. Use while nobody needs the poller: two switches
-  // between threads cost more than most work. False (the initial state): Drain() does not block. Work that is under way ends where it
-  // is. No effect if the implementation has no helper.
+  // True: from now on, Drain() runs the work of Submit() itself, one piece for each call, so it may block. Use while nobody needs the
+  // poller: two switches between threads cost more than most work. False (the initial state, also after Finish()): Drain() does not
+  // block. Work that is under way ends where it is. No effect if the implementation has no helper.
   virtual void RunInDrain(bool /*in_drain*/) {}
   // Runs `done` of all work that has ended, and returns its number. Cheap if there is none.
   virtual int Drain() = 0;
@@ -54,7 +54,8 @@ class Commands {
 };
 
 // Production: one helper thread that sleeps when there is no work, and one more thread for each kind of slow work. Each is started with
-// the first work for it. The destructor does not wait for slow work: these threads end after their present work.
+// the first work for it. If the system has no thread for the helper, Drain() runs the work until it has. The destructor does not wait for
+// slow work: these threads end after their present work.
 class ThreadCommands final : public Commands {
  public:
   ThreadCommands();
@@ -75,6 +76,8 @@ class ThreadCommands final : public Commands {
 
   void Run();
   void WakeHelper();
+  bool RunsHere() const { return in_drain_ || helpless_; }
+  void NeedDrain();
   bool RunHere(bool keep_done);
   void RunAll();
   static void RunSlow(const std::shared_ptr<SlowLane>& lane);
@@ -88,8 +91,8 @@ class ThreadCommands final : public Commands {
   std::vector<Work> finished_;                     // mutex_
   bool busy_ = false;                              // mutex_: work is running
   bool in_drain_ = false;                          // mutex_
+  bool helpless_ = false;                          // mutex_: no thread could be made for the helper
   bool stopping_ = false;                          // mutex_
-  std::vector<Work> draining_;                     // only the polling thread uses it
   std::array<std::shared_ptr<SlowLane>, 2> slow_;  // by kind
   std::thread thread_;  // started by WakeHelper(). Last: it uses everything above
 };

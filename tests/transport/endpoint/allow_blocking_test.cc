@@ -72,6 +72,8 @@ TEST_F(AllowBlockingTest, PollBlocksWhileAPeerBeginsAndNoneIsUp) {
   Disconnect(first);
   Disconnect(second);
   EXPECT_EQ(noting_.places, (std::vector<bool>{false, true, false})) << "ends run on the helper";
+  while (endpoint_->Poll() != 0 || server_.endpoint->Poll() != 0) {
+  }
   Connect(ports_[0]);
   EXPECT_EQ(noting_.places, (std::vector<bool>{false, true, false, true, false}));
   endpoint_->Close();

@@ -2,11 +2,14 @@
 #include "transport/poller/commands.h"
 
 #include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -167,6 +170,60 @@ TEST(ThreadCommandsInDrain, ManyChangesOfPlaceKeepTheOrder) {
   DrainUntil(commands, [&] { return done == kRounds; });
   EXPECT_EQ(worked, kRounds);
   EXPECT_EQ(disorder, 0);
+}
+
+// So that a poller looks at its calls and deadlines between two pieces.
+TEST(ThreadCommandsInDrain, OneDrainRunsOnePiece) {
+  ThreadCommands commands;
+  commands.RunInDrain(true);
+  int worked = 0;
+  for (int i = 0; i < 3; ++i) commands.Submit([&] { ++worked; }, [] {});
+  for (int i = 1; i <= 3; ++i) {
+    EXPECT_TRUE(Readable(commands.fd()));
+    EXPECT_EQ(commands.Drain(), 1);
+    EXPECT_EQ(worked, i);
+  }
+  EXPECT_EQ(commands.Drain(), 0);
+  EXPECT_FALSE(Readable(commands.fd()));
+}
+
+TEST(ThreadCommandsInDrain, ADoneMayDrain) {
+  ThreadCommands commands;
+  std::string order;
+  commands.Submit([] {},
+                  [&] {
+                    order += 'a';
+                    commands.RunInDrain(true);
+                    commands.Submit([] {}, [&] { order += 'c'; });
+                    commands.Drain();
+                    order += 'd';
+                  });
+  commands.Submit([] {}, [&] { order += 'b'; });
+  DrainUntil(commands, [&] { return order.size() == 4; });
+  EXPECT_NE(order.find("c"), std::string::npos);
+}
+
+// Does work as a user without processes to spare, for whom no thread can be made.
+[[noreturn]] void WorkWithoutThreads() {
+  const rlimit none = {1, 1};
+  setrlimit(RLIMIT_NPROC, &none);
+  if (geteuid() == 0 && setuid(65534) != 0) _exit(2);
+  {
+    ThreadCommands commands;
+    int done = 0;
+    for (int i = 0; i < 3; ++i) commands.Submit([] {}, [&] { ++done; });
+    DrainUntil(commands, [&] { return done == 3; });
+  }
+  try {
+    std::thread([] {}).join();
+  } catch (const std::system_error&) {
+    _exit(0);
+  }
+  _exit(3);  // there was a thread: nothing is shown
+}
+
+TEST(ThreadCommandsInDrain, WithoutAThreadDrainRunsTheWork) {
+  EXPECT_EXIT(WorkWithoutThreads(), testing::ExitedWithCode(0), "");
 }
 
 TEST(ThreadCommandsInDrain, WorkOfADestroyedOneHasRun) {
