@@ -53,7 +53,7 @@ absl::StatusOr<std::unique_ptr<Endpoint>> CreateEndpoint(const Options& options,
   status = endpoint->Init();
   const auto detail = base::DetailOf(status);
   if (detail.has_value() && detail->operation() == memory::kRegisterOperation) {
-    const MemoryNeed need = NeedOf(options);
+    const MemoryNeed need = NeedOf(options, device.rc());
     status = base::Prefix(
         status, "an endpoint with these options registers " + MebibytesOf(need.at_start_bytes) +
                     " when it is created, and up to " + MebibytesOf(need.later_bytes) + " later");
