@@ -291,7 +291,8 @@ class Examination {
       if (words.size() >= 2 && words[0] == "MemAvailable:")
         (void)absl::SimpleAtoi(words[1], &free_kb);
     }
-    if (free_kb != 0 && free_kb < (DefaultNeed().at_start_bytes >> 10)) {
+    if (free_kb != 0 &&
+        free_kb < (DefaultNeed(SomeDeviceHasRcOnly(system_)).at_start_bytes >> 10)) {
       Add(Finding::WARNING, "memory", absl::StrCat(free_kb, " KiB are available"),
           "free some, or lower limits.receive_buffers and limits.max_message_bytes");
     }
