@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -23,10 +24,19 @@ namespace {
 namespace fs = std::filesystem;
 
 // Of one poller with default options. Bulk ports register more: what their user lends.
-endpoint::MemoryNeed DefaultNeed() {
+endpoint::MemoryNeed DefaultNeed(bool rc) {
   endpoint::Options options;
   options.max_large_bytes = uint64_t{128} << 20;  // EndpointLimits::max_large_message_bytes
-  return endpoint::NeedOf(options);
+  return endpoint::NeedOf(options, rc);
+}
+
+// Only mlx5 devices have DC.
+bool SomeDeviceHasRcOnly(const SystemInfo& system) {
+  for (const DeviceInfo& device : system.devices()) {
+    const bool known = device.provider() == "native" && !device.driver().empty();
+    if (known && !absl::StrContains(device.driver(), "mlx5")) return true;
+  }
+  return false;
 }
 constexpr uint64_t kLeastFiles = 1024;
 constexpr uint64_t kWholeMtu = 4200;  // Ethernet's, that carries RoCE packets of 4096
@@ -116,7 +126,7 @@ class Examination {
   void Limits() {
     nics_ = host_.List("/sys/class/infiniband");
     const auto memlock = LimitOf("Max locked memory");
-    const endpoint::MemoryNeed need = DefaultNeed();
+    const endpoint::MemoryNeed need = DefaultNeed(SomeDeviceHasRcOnly(system_));
     const std::string needs =
         absl::StrCat("KiB: a NIC's memory is locked; each poller with default options takes ",
                      endpoint::MebibytesOf(need.at_start_bytes), " when it starts, and up to ",
@@ -281,7 +291,8 @@ class Examination {
       if (words.size() >= 2 && words[0] == "MemAvailable:")
         (void)absl::SimpleAtoi(words[1], &free_kb);
     }
-    if (free_kb != 0 && free_kb < (DefaultNeed().at_start_bytes >> 10)) {
+    if (free_kb != 0 &&
+        free_kb < (DefaultNeed(SomeDeviceHasRcOnly(system_)).at_start_bytes >> 10)) {
       Add(Finding::WARNING, "memory", absl::StrCat(free_kb, " KiB are available"),
           "free some, or lower limits.receive_buffers and limits.max_message_bytes");
     }

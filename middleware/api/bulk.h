@@ -54,7 +54,7 @@ namespace sluice {
 using PathOptions = device::PathSettings;  // also in options.h
 
 struct BulkOptions {
-  std::string device = "auto";  // "auto", or a name that sluice_info shows
+  std::string device = "auto";  // as in options.h
   PathOptions path;
   // Path MTU in bytes. Set the same value as EndpointLimits::path_mtu of the program, and in all peers. If a peer has another value,
   // its first transfer of more than one packet fails. If the port's active MTU is smaller, it applies. Values: 256, 512, 1024, 2048,

@@ -45,6 +45,7 @@ Lease::Lease(call::Driven driven, endpoint::Endpoint* endpoint, int64_t spin_ns,
     poller_.store(&this_thread);
     return;
   }
+  endpoint_->AllowBlocking();  // the threads that drive wait for their calls
   background_ = std::thread([this] {
     Background();
     if (last_ == nullptr) return;

@@ -173,7 +173,7 @@ struct ChannelOptions {
   // Runtime that the channel shares with other channels (runtime.h). The runtime's device, limits, path, authentication, driving
   // and spin apply. The values of the channel have no effect. nullptr (default): the channel has a device, queues and threads of its own.
   std::shared_ptr<Runtime> runtime;
-  // RDMA device. "auto": an active mlx5 device with DC, or the software device if there is none. Or
+  // RDMA device. "auto": an active mlx5 device with DC, or the software device if there is none, or a device with RC. Or
   // the name of a device, with or without a port ("mlx5_0:2"). Or an address of this host
   // ("10.0.0.5"): the device and port with this address. With "/rc" at its end ("mlx5_0/rc"), and on a device
   // without DC: RC queue pairs, one for each peer (docs/devices.md).
@@ -199,7 +199,7 @@ struct ChannelOptions {
   // 65,536.
   uint32_t stream_window = 16;
   // The channel reconnects after backoff_min, then after twice the time, up to backoff_max, each varied by a quarter. After
-  // max_reconnect_attempts failures in a row it waits for the next call. Range: 1 ms to 2 s, 20 ms to 1 h, 0 to 4,294,967,295.
+  // max_reconnect_attempts failures in a row it waits for the next call. Range: 1 ms to 1 h, backoff_min to 1 h, 0 to 4,294,967,295.
   absl::Duration backoff_min = absl::Milliseconds(20);
   absl::Duration backoff_max = absl::Seconds(2);
   uint32_t max_reconnect_attempts = 20;
@@ -260,7 +260,7 @@ struct ServerOptions {
   // Tenants. Each has its own receive queues, keys, buffers and protection domain, so that the
   // device refuses its callers access to memory of other tenants. If not empty, `authentication`
   // must be empty, and limits.receive_buffers has no effect. ServerContext::tenant() returns the
-  // tenant of a call.
+  // tenant of a call. More than one needs a device with DC (INVALID_ARGUMENT).
   std::vector<Tenant> tenants;
   // Maximum number and size in bytes of replies to one peer that wait for its credit. A peer that
   // exceeds a limit is disconnected. Range: 1 to 1,048,576, and limits.max_message_bytes to 1 TiB.

@@ -80,6 +80,7 @@ void ServerPoller::Start(absl::AnyInvocable<void()> on_end) {
   if (loop_ != nullptr) return;
   try {
     thread_ = std::thread([this] {
+      endpoint_->AllowBlocking();  // this thread does nothing but poll
       Serve();
       RunOut(INT64_MAX);
       engine_.BePolledByNobody();  // another thread may get the id of this thread

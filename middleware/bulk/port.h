@@ -77,7 +77,7 @@ class Port final : private onesided::MoverUser {
   Port& operator=(const Port&) = delete;
 
   // Join two ports. `reach`: memory of this port that the peer can access; each side chooses its own value. Offer() and Accept() block
-  // while the device creates a DCT and an SRQ for the peer, and a protection domain for Reach::kOwn (UNIMPLEMENTED with RC).
+  // while the device creates a DCT (RC: a queue pair) and an SRQ for the peer, and a protection domain for Reach::kOwn (UNIMPLEMENTED with RC).
   // Errors: UNAVAILABLE (the device has failed, see Health(); all three functions), RESOURCE_EXHAUSTED (all places for peers are taken,
   // or the device is still destroying the queues of disconnected peers), FAILED_PRECONDITION (one port has DC, the other RC).
   absl::StatusOr<PeerId> Offer(std::string* ticket, Reach reach = Reach::kShared);

@@ -169,6 +169,15 @@ TEST_F(DoctorTest, MemlockIsComparedWithWhatTheOptionsNeed) {
   EXPECT_TRUE(Blocked());
 }
 
+// Control messages take whole buffers there: 40 MiB do with DC only.
+TEST_F(DoctorTest, WithoutDcMoreMemoryIsNeeded) {
+  Limits("41943040", "65536");
+  EXPECT_FALSE(Blocked());
+  system_.mutable_devices(0)->set_driver("rdma_rxe");
+  EXPECT_TRUE(Blocked());
+  EXPECT_THAT(Text(), HasSubstr("BLOCKING  memlock          40960 KiB"));
+}
+
 // Only a smaller one is too small for the default path MTU.
 TEST_F(DoctorTest, EthernetMtuIsComparedWithThePathMtus) {
   Put("sys/class/net/ens1/mtu", "1500");

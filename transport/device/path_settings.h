@@ -30,8 +30,8 @@ struct PathSettings {
   // A peer in another partition drops all packets without an answer, so all peers need the same key.
   // Range: 1 to 65,535. Default: the entry at index 0. On RoCE the table has 0xffff only.
   std::optional<uint32_t> pkey;
-  // Ack timeout of RC queue pairs (protected bulk transfers): 4.096 us * 2^ack_timeout. Range: 1 to 31. The ack timeout of DCIs
-  // follows from the dead-peer timeout and retry_count.
+  // Ack timeout of the queue pairs of protected bulk transfers: 4.096 us * 2^ack_timeout. Range: 1 to 31. That of DCIs, and of the RC
+  // queue pairs of peers, follows from the dead-peer timeout and retry_count.
   uint32_t ack_timeout = 14;
   // Maximum number of retries of a request that the peer does not acknowledge, of all queue pairs. Then the request fails. Range: 0
   // to 7.
@@ -40,7 +40,7 @@ struct PathSettings {
   // retry without limit. Range: 0 to 6.
   uint32_t rnr_retry = 6;
   // Number of flow labels for each destination host on RoCE v2, where switches see the label as UDP source port and choose by it among
-  // paths of equal cost (ECMP). Connections to a host take the labels in turn. Connections with the same label share an address handle.
+  // paths of equal cost (ECMP). A connection takes the label with the fewest users. No effect on RC queue pairs. Connections with the same label share an address handle.
   // More labels spread the connections of two hosts over more paths, and take as many handles. Range: 1 to 64.
   uint32_t flow_labels = 1;
 

@@ -53,7 +53,7 @@ absl::StatusOr<std::unique_ptr<Endpoint>> CreateEndpoint(const Options& options,
   status = endpoint->Init();
   const auto detail = base::DetailOf(status);
   if (detail.has_value() && detail->operation() == memory::kRegisterOperation) {
-    const MemoryNeed need = NeedOf(options);
+    const MemoryNeed need = NeedOf(options, device.rc());
     status = base::Prefix(
         status, "an endpoint with these options registers " + MebibytesOf(need.at_start_bytes) +
                     " when it is created, and up to " + MebibytesOf(need.later_bytes) + " later");
@@ -346,6 +346,17 @@ int EndpointImpl::Poll() {
   return count + Progress();
 }
 
+void EndpointImpl::AllowBlocking() {
+  may_block_ = true;
+  PlaceCommands();
+}
+
+// Commands run in Poll() while that shortens a connect and no peer waits for Poll(), or when the endpoint has no other work. Until a peer
+// that was up has ended, they run on the helper: they may take long, and other peers and calls must not wait for them.
+void EndpointImpl::PlaceCommands() {
+  commands_.RunInDrain(may_block_ && (closed_ || (ups_ == 0 && beginners_ != 0)));
+}
+
 // Runs the part of a pass that checks neither descriptors nor timers.
 int EndpointImpl::Progress() {
   int count = commands_.Drain();
@@ -436,6 +447,7 @@ void EndpointImpl::DrainCqEvents() {
 void EndpointImpl::Close() {
   if (closed_) return;
   closed_ = true;
+  PlaceCommands();
   look_at_fds_ = true;
   Poll();  // a peer that has disconnected needs no goodbye
   for (size_t i = 0; i < peers_.size(); ++i) {

@@ -86,6 +86,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   bool LendHeld(PeerId peer, const HeldMemory& memory) override;
   HeldMemory HoldFetched(uint32_t number) override;
   int Poll() override;
+  void AllowBlocking() override;
   bool PrepareToSleep() override;
   int fd() const override { return poller_->fd(); }
   int64_t SleepLimitNs() const override;
@@ -136,6 +137,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   int Progress();
   void TellDowns();
   void DrainCqEvents();
+  void PlaceCommands();
 
   // handshakes.cc
   using Request = ConnectRequest;
@@ -161,8 +163,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void Welcome(Peer* peer);
   void WelcomeWithoutDc(const Request& request, const peer::Secret& secret);
   void SayTerms(Peer* peer);
-  // Returns false if no control slot is free.
-  bool PostAnswer(Peer* peer);
+  bool PostAnswer(Peer* peer);  // false: no control slot is free
   void SayUnsaid();
   void OnHandshakeMessage(Peer* peer, peer::Kind kind, peer::Bytes message);
   void OnProof(Peer* peer, peer::Bytes message);
@@ -582,14 +583,13 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   bool someone_up_ = false;   // a peer was up in this round of the sweep
   HandshakeCounts handshakes_;
   uint32_t peer_count_ = 0;
+  uint32_t ups_ = 0, beginners_ = 0;  // of peers that are or were up, and of the rest
   absl::Status ended_;  // not OK: the device or a queue has failed, and the endpoint is unusable
-  bool closed_ = false;
+  bool closed_ = false, may_block_ = false;  // may_block_: AllowBlocking() was called
   bool look_at_fds_ = true;  // the next Poll() checks descriptors: after a sleep or a command
   bool receiving_ = false;
   std::unique_ptr<ibv_wc[]> arrivals_;  // of the last look; as many as fit into the receive CQ
-  uint32_t arrivals_size_ = 0;
-  uint32_t arrivals_next_ = 0;
-  uint32_t arrivals_end_ = 0;
+  uint32_t arrivals_size_ = 0, arrivals_next_ = 0, arrivals_end_ = 0;
   uint16_t look_ = 0;  // number of the last look; never 0 after the first look
   uint32_t passes_ = 0;
   Counters counters_;

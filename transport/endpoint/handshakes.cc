@@ -427,6 +427,9 @@ void EndpointImpl::GoUp(Peer* peer) {
     EndHandshake(peer);
   }
   peer->told_up = true;
+  ++ups_;
+  --beginners_;
+  PlaceCommands();
   if (peer->old_targets) OweTargets(peer);
   // The window of the peer can be recalled from now on, and other peers may wait for that.
   if (ReceptionOf(*peer).waiting != 0) windows_.work = WindowWork::kNow;

@@ -5,11 +5,16 @@
 
 namespace sluice::endpoint {
 
-MemoryNeed NeedOf(const Options& options) {
+MemoryNeed NeedOf(const Options& options, bool rc) {
   MemoryNeed need;
   const auto add = [&](uint32_t srq_size, uint32_t max_peers) {
+    const size_t stride_bytes = receive::ReceiveQueue::StrideBytes(BufferBytes(options));
+    if (rc) {
+      need.at_start_bytes += RcDepth(srq_size, max_peers) * stride_bytes;
+      return;
+    }
     need.at_start_bytes +=
-        DataDepth(srq_size) * receive::ReceiveQueue::StrideBytes(BufferBytes(options)) +
+        DataDepth(srq_size) * stride_bytes +
         ControlDepth(max_peers) * receive::ReceiveQueue::StrideBytes(kControlBufferBytes);
   };
   if (options.tenants.empty()) add(options.srq_size, options.max_peers);

@@ -19,7 +19,8 @@ struct MemoryNeed {
   uint64_t later_bytes = 0;  // lanes and large messages: registered when first needed, at most this
 };
 
-MemoryNeed NeedOf(const Options& options);
+// `rc`: of an endpoint with RC queue pairs, whose control messages take buffers for messages.
+MemoryNeed NeedOf(const Options& options, bool rc);
 
 // "33 MiB", rounded up.
 std::string MebibytesOf(uint64_t bytes);

@@ -48,6 +48,8 @@ absl::StatusOr<Peer*> EndpointImpl::NewPeer(peer::Event event, uint32_t tenant) 
   peer->passage->handshake = std::make_unique<Handshake>();
   reception.Add(peer->inbound, nominal_window_);
   ++peer_count_;
+  ++beginners_;
+  PlaceCommands();
   const bool known = peer::Next(peer->state, event, &peer->state);
   assert(known);
   (void)known;
@@ -237,6 +239,8 @@ void EndpointImpl::FreeIfQuiet(Peer* peer) {
   peer->evicted = false;
   --ReceptionOf(*peer).peers;
   --peer_count_;
+  --(peer->told_up ? ups_ : beginners_);
+  PlaceCommands();
   peer::Next(peer->state, peer::Event::kQuiet, &peer->state);
   if (!peer->down_due) free_peers_.push_back(peer->index());
 }

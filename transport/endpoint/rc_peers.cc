@@ -168,9 +168,8 @@ void EndpointImpl::EndSender(Peer* peer) {
       {.layer = "endpoint",
        .peer = peer->address(),
        .operation = "receive",
-       .cause = up ? "a message of its queue pair names another peer, has an invalid content, or "
-                     "announces "
-                     "what was not written"
+       .cause = up ? "a message of its queue pair names another peer, has invalid content, or "
+                     "announces what was not written"
                    : "something else than the proof of its secret came through its queue pair",
        .remedy = "run the same release of Sluice on both sides; a peer that does this "
                  "on purpose holds the secret: replace the secret"});

@@ -115,8 +115,9 @@ int32_t Reader::Ahead(uint32_t low_bits) const {
 bool Reader::Announce(uint32_t low_bits) {
   const int32_t ahead = Ahead(low_bits);
   if (ahead < 0 || static_cast<uint32_t>(ahead) >= geometry_.slots) return false;
-  if (!announced_.empty())
+  if (!announced_.empty()) {
     announced_[(slot() + static_cast<uint32_t>(ahead)) % geometry_.slots] = true;
+  }
   return true;
 }
 

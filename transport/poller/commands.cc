@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <system_error>
 #include <utility>
 
 namespace sluice::poller {
@@ -42,7 +43,7 @@ struct ThreadCommands::SlowLane {
   uint64_t finished = 0;            // number of Finish() calls: earlier work gets no `done`
 };
 
-ThreadCommands::ThreadCommands() : event_fd_(NewEventFd()), thread_([this] { Run(); }) {}
+ThreadCommands::ThreadCommands() : event_fd_(NewEventFd()) {}
 
 ThreadCommands::~ThreadCommands() {
   for (const auto& slow : slow_) {
@@ -54,12 +55,13 @@ ThreadCommands::~ThreadCommands() {
     }
     slow->changed.notify_all();
   }
+  RunAll();
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
   close(event_fd_);
 }
 
@@ -67,15 +69,78 @@ void ThreadCommands::Submit(Work work, Work done) {
   {
     std::lock_guard lock(mutex_);
     queued_.push_back({std::move(work), std::move(done)});
+    if (in_drain_) return NeedDrain();
+  }
+  WakeHelper();
+}
+
+// The poller may go to sleep before its next Drain(). Requires mutex_.
+void ThreadCommands::NeedDrain() {
+  if (!has_finished_.exchange(true, std::memory_order_relaxed)) Signal(event_fd_);
+}
+
+void ThreadCommands::WakeHelper() {
+  if (!thread_.joinable()) {
+    std::lock_guard lock(mutex_);
+    helpless_ = false;
+    try {
+      thread_ = std::thread([this] { Run(); });
+    } catch (const std::system_error&) {
+      helpless_ = true;  // the next Submit() tries again
+      return NeedDrain();
+    }
   }
   changed_.notify_all();
+}
+
+void ThreadCommands::RunInDrain(bool in_drain) {
+  if (in_drain_ == in_drain) return;  // only this thread changes it
+  {
+    std::lock_guard lock(mutex_);
+    in_drain_ = in_drain;
+    if (queued_.empty()) return;
+    if (in_drain) return NeedDrain();
+  }
+  WakeHelper();
+}
+
+// Runs the oldest work that has not begun, on this thread. Returns false if there is none, or if the helper is running work: the work
+// runs in order, one piece at a time.
+bool ThreadCommands::RunHere(bool keep_done) {
+  Item item;
+  {
+    std::lock_guard lock(mutex_);
+    if (queued_.empty() || busy_) return false;
+    item = std::move(queued_.front());
+    queued_.pop_front();
+    busy_ = true;
+  }
+  [&]() noexcept { item.work(); }();  // as on the helper, an exception ends the process
+  item.work = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    busy_ = false;
+    if (keep_done) finished_.push_back(std::move(item.done));
+  }
+  return true;
+}
+
+// Returns when all work of Submit() has ended. Runs what has not begun.
+void ThreadCommands::RunAll() {
+  for (;;) {
+    while (RunHere(/*keep_done=*/false)) {
+    }
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !busy_; });
+    if (queued_.empty()) return;
+  }
 }
 
 void ThreadCommands::Run() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return stopping_ || !queued_.empty(); });
-    if (queued_.empty()) return;  // stopping, and all work has been done
+    changed_.wait(lock, [this] { return stopping_ || (!queued_.empty() && !busy_ && !in_drain_); });
+    if (stopping_) return;  // all work has been done
     Item item = std::move(queued_.front());
     queued_.pop_front();
     busy_ = true;
@@ -131,16 +196,19 @@ void ThreadCommands::RunSlow(const std::shared_ptr<SlowLane>& lane) {
 
 int ThreadCommands::Drain() {
   if (!has_finished_.load(std::memory_order_acquire)) return 0;
+  if (RunsHere()) RunHere(/*keep_done=*/true);
+  std::vector<Work> now;  // a `done` may call Drain(), through the owner's end
   {
     std::lock_guard lock(mutex_);
-    draining_.swap(finished_);
-    has_finished_.store(false, std::memory_order_relaxed);
+    now.swap(finished_);
     Clear(event_fd_);
+    // While the helper is busy, its end asks for the next Drain().
+    const bool more = RunsHere() && !queued_.empty() && !busy_;
+    has_finished_.store(more, std::memory_order_relaxed);
+    if (more) Signal(event_fd_);
   }
-  const int count = static_cast<int>(draining_.size());
-  for (Work& done : draining_) done();
-  draining_.clear();
-  return count;
+  for (Work& done : now) done();
+  return static_cast<int>(now.size());
 }
 
 void ThreadCommands::Finish() {
@@ -150,8 +218,9 @@ void ThreadCommands::Finish() {
     slow->queued.clear();
     ++slow->finished;
   }
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return queued_.empty() && !busy_; });
+  RunAll();
+  std::lock_guard lock(mutex_);
+  in_drain_ = false;
   finished_.clear();
   has_finished_.store(false, std::memory_order_relaxed);
   Clear(event_fd_);

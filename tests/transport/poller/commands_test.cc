@@ -2,10 +2,16 @@
 #include "transport/poller/commands.h"
 
 #include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
 
 #include "gtest/gtest.h"
 
@@ -14,7 +20,21 @@ namespace {
 
 template <typename T>
 class CommandsTest : public testing::Test {};
-using Kinds = testing::Types<ThreadCommands, InlineCommands>;
+// ThreadCommands whose Drain() runs the work.
+class DrainingCommands {
+ public:
+  DrainingCommands() { commands_.RunInDrain(true); }
+  void Submit(Commands::Work work, Commands::Work done) {
+    commands_.Submit(std::move(work), std::move(done));
+  }
+  int Drain() { return commands_.Drain(); }
+  void Finish() { commands_.Finish(); }
+  int fd() const { return commands_.fd(); }
+
+ private:
+  ThreadCommands commands_;
+};
+using Kinds = testing::Types<ThreadCommands, InlineCommands, DrainingCommands>;
 TYPED_TEST_SUITE(CommandsTest, Kinds);
 
 void WaitReadable(int fd) {
@@ -86,6 +106,135 @@ struct Gate {
     open.notify_all();
   }
 };
+
+// Drains until `done`, asleep meanwhile.
+void DrainUntil(ThreadCommands& commands, const std::function<bool()>& done) {
+  while (!done()) {
+    WaitReadable(commands.fd());
+    commands.Drain();
+  }
+}
+
+TEST(ThreadCommandsInDrain, WorkRunsOnTheThreadThatDrains) {
+  ThreadCommands commands;
+  commands.RunInDrain(true);
+  std::thread::id at;
+  bool done = false;
+  commands.Submit([&] { at = std::this_thread::get_id(); }, [&] { done = true; });
+  EXPECT_EQ(at, std::thread::id());
+  DrainUntil(commands, [&] { return done; });
+  EXPECT_EQ(at, std::this_thread::get_id());
+}
+
+TEST(ThreadCommandsInDrain, WorkThatIsUnderWayEndsOnTheHelperAndTheRestComesAfterIt) {
+  ThreadCommands commands;
+  Gate gate;
+  std::string order;
+  std::thread::id at;
+  bool done = false;
+  commands.Submit([&] { gate.Pass(), order += 'a'; }, [] {});
+  gate.begun.wait(false);
+  commands.Submit([&] { order += 'b', at = std::this_thread::get_id(); }, [&] { done = true; });
+  commands.RunInDrain(true);
+  EXPECT_EQ(commands.Drain(), 0);
+  gate.Open();
+  DrainUntil(commands, [&] { return done; });
+  EXPECT_EQ(order, "ab");
+  EXPECT_EQ(at, std::this_thread::get_id());
+}
+
+TEST(ThreadCommandsInDrain, TheHelperTakesWhatNoDrainHasRun) {
+  ThreadCommands commands;
+  commands.RunInDrain(true);
+  std::string order;
+  std::thread::id at;
+  int done = 0;
+  commands.Submit([&] { order += 'a'; }, [&] { ++done; });
+  commands.RunInDrain(false);
+  commands.Submit([&] { order += 'b', at = std::this_thread::get_id(); }, [&] { ++done; });
+  DrainUntil(commands, [&] { return done == 2; });
+  EXPECT_EQ(order, "ab");
+  EXPECT_NE(at, std::this_thread::get_id());
+}
+
+// Whatever changes between the helper and Drain(), nothing is lost and nothing overtakes.
+TEST(ThreadCommandsInDrain, ManyChangesOfPlaceKeepTheOrder) {
+  ThreadCommands commands;
+  constexpr int kRounds = 2000;
+  int worked = 0, done = 0, disorder = 0;
+  for (int i = 0; i < kRounds; ++i) {
+    commands.RunInDrain(i % 3 == 0);
+    commands.Submit([&, i] { disorder += worked++ != i; }, [&, i] { disorder += done++ != i; });
+    if (i % 5 == 0) commands.Drain();
+  }
+  DrainUntil(commands, [&] { return done == kRounds; });
+  EXPECT_EQ(worked, kRounds);
+  EXPECT_EQ(disorder, 0);
+}
+
+// So that a poller looks at its calls and deadlines between two pieces.
+TEST(ThreadCommandsInDrain, OneDrainRunsOnePiece) {
+  ThreadCommands commands;
+  commands.RunInDrain(true);
+  int worked = 0;
+  for (int i = 0; i < 3; ++i) commands.Submit([&] { ++worked; }, [] {});
+  for (int i = 1; i <= 3; ++i) {
+    EXPECT_TRUE(Readable(commands.fd()));
+    EXPECT_EQ(commands.Drain(), 1);
+    EXPECT_EQ(worked, i);
+  }
+  EXPECT_EQ(commands.Drain(), 0);
+  EXPECT_FALSE(Readable(commands.fd()));
+}
+
+TEST(ThreadCommandsInDrain, ADoneMayDrain) {
+  ThreadCommands commands;
+  std::string order;
+  commands.Submit([] {},
+                  [&] {
+                    order += 'a';
+                    commands.RunInDrain(true);
+                    commands.Submit([] {}, [&] { order += 'c'; });
+                    commands.Drain();
+                    order += 'd';
+                  });
+  commands.Submit([] {}, [&] { order += 'b'; });
+  DrainUntil(commands, [&] { return order.size() == 4; });
+  EXPECT_NE(order.find("c"), std::string::npos);
+}
+
+// Does work as a user without processes to spare, for whom no thread can be made.
+[[noreturn]] void WorkWithoutThreads() {
+  const rlimit none = {1, 1};
+  setrlimit(RLIMIT_NPROC, &none);
+  if (geteuid() == 0 && setuid(65534) != 0) _exit(2);
+  {
+    ThreadCommands commands;
+    int done = 0;
+    for (int i = 0; i < 3; ++i) commands.Submit([] {}, [&] { ++done; });
+    DrainUntil(commands, [&] { return done == 3; });
+  }
+  try {
+    std::thread([] {}).join();
+  } catch (const std::system_error&) {
+    _exit(0);
+  }
+  _exit(3);  // there was a thread: nothing is shown
+}
+
+TEST(ThreadCommandsInDrain, WithoutAThreadDrainRunsTheWork) {
+  EXPECT_EXIT(WorkWithoutThreads(), testing::ExitedWithCode(0), "");
+}
+
+TEST(ThreadCommandsInDrain, WorkOfADestroyedOneHasRun) {
+  int worked = 0;
+  for (const bool in_drain : {true, false}) {
+    ThreadCommands commands;
+    commands.RunInDrain(in_drain);
+    for (int i = 0; i < 10; ++i) commands.Submit([&] { ++worked; }, [] {});
+  }
+  EXPECT_EQ(worked, 20);
+}
 
 TEST(ThreadCommandsSlow, OtherWorkDoesNotWaitBehindIt) {
   const auto gate = std::make_shared<Gate>();
