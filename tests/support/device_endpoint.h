@@ -117,6 +117,7 @@ class DeviceEndpoint final : public endpoint::Endpoint {
     return real_->LendHeld(peer, memory);
   }
   endpoint::HeldMemory HoldFetched(uint32_t number) override { return real_->HoldFetched(number); }
+  void AllowBlocking() override { real_->AllowBlocking(); }
   int Poll() override { return real_->Poll(); }
   bool PrepareToSleep() override { return real_->PrepareToSleep(); }
   int fd() const override { return real_->fd(); }
