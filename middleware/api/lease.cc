@@ -45,7 +45,7 @@ Lease::Lease(call::Driven driven, endpoint::Endpoint* endpoint, int64_t spin_ns,
     poller_.store(&this_thread);
     return;
   }
-  endpoint_->AllowBlocking();  // the threads that drive wait for their calls
+  endpoint_->AllowBlocking();  // a thread that drives waits for a call
   background_ = std::thread([this] {
     Background();
     if (last_ == nullptr) return;

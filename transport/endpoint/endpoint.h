@@ -325,10 +325,11 @@ class Endpoint {
   // the memory for fetches, or would leave no room for the largest message.
   virtual HeldMemory HoldFetched(uint32_t /*number*/) { return {}; }
 
-  // Runs one pass over all event sources, and returns the number of events handled. Does not block, except after AllowBlocking().
+  // Runs one pass over all event sources, and returns the number of events handled. Does not block, except after AllowBlocking(), or if
+  // the system has no thread for calls that block.
   virtual int Poll() = 0;
-  // From now on, Poll() may run calls that block in the kernel or the firmware while a peer connects and no other is up: a connect takes
-  // less time so. For threads that do nothing but poll. Call on the polling thread.
+  // From now on, Poll() may run calls that block in the kernel or the firmware while one peer connects and there is no other: a
+  // connect takes less time so. For threads that may wait. Call on the polling thread.
   virtual void AllowBlocking() {}
 
   // Arms the completion queues. False: there is work; call Poll() again. True: sleep; fd() becomes

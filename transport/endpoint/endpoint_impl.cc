@@ -346,15 +346,12 @@ int EndpointImpl::Poll() {
   return count + Progress();
 }
 
-void EndpointImpl::AllowBlocking() {
-  may_block_ = true;
-  PlaceCommands();
-}
+void EndpointImpl::AllowBlocking() { may_block_ = true; }
 
-// Commands run in Poll() while that shortens a connect and no peer waits for Poll(), or when the endpoint has no other work. Until a peer
-// that was up has ended, they run on the helper: they may take long, and other peers and calls must not wait for them.
+// Commands run in Poll() from the beginning of a peer, if there is no other peer, until it is up; and while the endpoint closes. Elsewhere
+// they run on the helper: they may take long, and other peers and calls must not wait for them.
 void EndpointImpl::PlaceCommands() {
-  commands_.RunInDrain(may_block_ && (closed_ || (ups_ == 0 && beginners_ != 0)));
+  commands_.RunInDrain(may_block_ && (closed_ || (ups_ == 0 && beginners_ == 1)));
 }
 
 // Runs the part of a pass that checks neither descriptors nor timers.
@@ -473,6 +470,10 @@ void EndpointImpl::Close() {
     }
   }
   EndPeers();
+  // From now on nobody polls. What has been submitted runs now, if this thread may block, and what follows runs on the helper.
+  while (may_block_ && commands_.Drain() != 0) {
+  }
+  commands_.RunInDrain(false);
 }
 
 }  // namespace sluice::endpoint

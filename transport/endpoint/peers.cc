@@ -240,7 +240,7 @@ void EndpointImpl::FreeIfQuiet(Peer* peer) {
   --ReceptionOf(*peer).peers;
   --peer_count_;
   --(peer->told_up ? ups_ : beginners_);
-  PlaceCommands();
+  if (beginners_ == 0 && !closed_) commands_.RunInDrain(false);
   peer::Next(peer->state, peer::Event::kQuiet, &peer->state);
   if (!peer->down_due) free_peers_.push_back(peer->index());
 }

@@ -222,6 +222,11 @@ void CheckRanges() {
       } else {
         options.limits.receive_buffers = 32768;
       }
+      // Each of the two is a limit of the other.
+      if constexpr (requires { options.backoff_min; }) {
+        options.backoff_min = absl::Milliseconds(1);
+        options.backoff_max = absl::Hours(1);
+      }
       // Memory for large messages has room for one.
       if (option.name == "limits.large_memory_bytes") options.limits.max_large_message_bytes = 0;
       options.limits.large_memory_bytes = uint64_t{1} << 40;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// When Poll() runs calls that block by itself: after AllowBlocking(), while a peer begins and none is up.
+// When Poll() runs calls that block by itself: after AllowBlocking(), while one peer begins and there is no other.
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -63,21 +65,31 @@ class AllowBlockingTest : public testing::Test {
   uint16_t ports_[2] = {};
 };
 
-TEST_F(AllowBlockingTest, PollBlocksWhileAPeerBeginsAndNoneIsUp) {
+TEST_F(AllowBlockingTest, PollBlocksWhileOnePeerBeginsAndThereIsNoOther) {
   endpoint_->AllowBlocking();
-  EXPECT_EQ(noting_.places, (std::vector<bool>{false}));
+  EXPECT_TRUE(noting_.places.empty());
   const PeerId first = Connect(ports_[0]);
-  EXPECT_EQ(noting_.places, (std::vector<bool>{false, true, false}));
+  EXPECT_EQ(noting_.places, (std::vector<bool>{true, false}));
   const PeerId second = Connect(ports_[1]);
   Disconnect(first);
   Disconnect(second);
-  EXPECT_EQ(noting_.places, (std::vector<bool>{false, true, false})) << "ends run on the helper";
+  EXPECT_EQ(noting_.places, (std::vector<bool>{true, false})) << "ends run on the helper";
   while (endpoint_->Poll() != 0 || server_.endpoint->Poll() != 0) {
   }
   Connect(ports_[0]);
-  EXPECT_EQ(noting_.places, (std::vector<bool>{false, true, false, true, false}));
+  EXPECT_EQ(noting_.places, (std::vector<bool>{true, false, true, false}));
   endpoint_->Close();
-  EXPECT_EQ(noting_.places, (std::vector<bool>{false, true, false, true, false, true}));
+  EXPECT_EQ(noting_.places, (std::vector<bool>{true, false, true, false, true, false}));
+}
+
+TEST_F(AllowBlockingTest, TheSecondOfTwoThatBeginSendsTheirWorkToTheHelper) {
+  endpoint_->AllowBlocking();
+  for (const uint16_t port : ports_) {
+    ASSERT_TRUE(endpoint_->Connect("127.0.0.1", port, INT64_MAX).ok());
+  }
+  EXPECT_EQ(noting_.places, (std::vector<bool>{true, false}));
+  PollBothUntil([&] { return recorder_.ups.size() == 2; });
+  EXPECT_EQ(noting_.places, (std::vector<bool>{true, false}));
 }
 
 TEST_F(AllowBlockingTest, AConnectThatFailsIsOver) {
@@ -86,7 +98,54 @@ TEST_F(AllowBlockingTest, AConnectThatFailsIsOver) {
   ASSERT_TRUE(peer.ok());
   PollBothUntil([&] { return !recorder_.downs.empty(); });
   PollBothUntil([&] { return !noting_.places.back(); });
-  EXPECT_EQ(noting_.places, (std::vector<bool>{false, true, false}));
+  EXPECT_EQ(noting_.places, (std::vector<bool>{true, false}));
+}
+
+// ThreadCommands that counts work.
+class CountingCommands final : public poller::Commands {
+ public:
+  void Submit(Work work, Work done) override {
+    ++submitted;
+    inner_.Submit(
+        [this, work = std::move(work)]() mutable {
+          work();
+          ++ran;
+        },
+        std::move(done));
+  }
+  void SubmitSlow(Work work, Work done, Slow kind) override {
+    inner_.SubmitSlow(std::move(work), std::move(done), kind);
+  }
+  void RunInDrain(bool in_drain) override { inner_.RunInDrain(in_drain); }
+  int Drain() override { return inner_.Drain(); }
+  void Finish() override { inner_.Finish(); }
+  int fd() const override { return inner_.fd(); }
+
+  std::atomic<int> submitted = 0, ran = 0;
+
+ private:
+  poller::ThreadCommands inner_;
+};
+
+// Nobody polls an endpoint that is closed, and it may stay for long: the other side waits for what it has to say.
+TEST_F(AllowBlockingTest, NoWorkWaitsForTheEndOfAClosedEndpoint) {
+  Recorder recorder;
+  CountingCommands commands;
+  auto made = CreateEndpoint({}, *client_.device, client_.clock, random_, commands, &recorder);
+  ASSERT_TRUE(made.ok()) << made.status();
+  const auto endpoint = *std::move(made);
+  endpoint->AllowBlocking();
+  ASSERT_TRUE(endpoint->Connect("127.0.0.1", ports_[0], INT64_MAX).ok());
+  while (recorder.ups.empty()) {
+    endpoint->Poll();
+    server_.endpoint->Poll();
+  }
+  const int before = commands.submitted;
+  endpoint->Close();
+  EXPECT_GT(commands.submitted, before);
+  while (commands.ran != commands.submitted) {
+    server_.endpoint->Poll();
+  }
 }
 
 TEST_F(AllowBlockingTest, WithoutLeavePollNeverBlocks) {
