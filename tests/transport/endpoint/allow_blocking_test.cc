@@ -113,7 +113,7 @@ class CountingCommands final : public poller::Commands {
         },
         std::move(done));
   }
-  void SubmitSlow(Work work, Work done, Slow kind) override {
+  void SubmitSlow(Work work, Work done, poller::Slow kind) override {
     inner_.SubmitSlow(std::move(work), std::move(done), kind);
   }
   void RunInDrain(bool in_drain) override { inner_.RunInDrain(in_drain); }
