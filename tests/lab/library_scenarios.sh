@@ -90,8 +90,8 @@ run_cases() {
   # shellcheck disable=SC2034 # scenarios.sh prints it
   said="$count cases that use the device pass, $silent pass without it, $skipped are skipped, $differ differ as listed"
 }
-# cases PROGRAM PATTERN...: adds those to the list.
-cases() {
+# list_cases PROGRAM PATTERN...: adds those to the list.
+list_cases() {
   local program=$1 pattern
   shift
   for pattern in "$@"; do cases_of "$program" "$pattern"; done >>/tmp/library_cases
@@ -99,14 +99,14 @@ cases() {
 
 # The tests of the API.
 library_tests() {
-  local program least=15
+  local program least=10
   tests_wire
   : >/tmp/library_cases
   if [[ ${SLUICE_LAB_ALL:-} ]]; then
-    for program in api_tests {runtime,channel_engine,coroutine_handover,lease_batch,lease_cancel,lease_handover,raw_message}_test; do cases "$program" '*'; done
+    for program in api_tests {runtime,channel_engine,coroutine_handover,lease_batch,lease_cancel,lease_handover,raw_message}_test; do list_cases "$program" '*'; done
     least=220
   else
-    cases api_tests 'PollersTest.*' 'AuthenticationTest.*' 'Driving/ForkedServerTest.*' 'ForkedMessengerTest.*' 'MetadataTest.*'
+    list_cases api_tests 'PollersTest.*' 'AuthenticationTest.*' 'Driving/ForkedServerTest.*' 'ForkedMessengerTest.*' 'MetadataTest.*'
   fi
   run_cases $least
 }
@@ -116,10 +116,10 @@ library_endpoint_tests() {
   tests_wire
   : >/tmp/library_cases
   if [[ ${SLUICE_LAB_ALL:-} ]]; then
-    cases endpoint_tests '*'
+    list_cases endpoint_tests '*'
     least=30
   else
-    cases endpoint_tests 'EndpointSend.*' 'EndpointReserve.*' 'EndpointClose.*' 'EndpointDisconnect.*'
+    list_cases endpoint_tests 'EndpointSend.*' 'EndpointReserve.*' 'EndpointClose.*' 'EndpointDisconnect.*'
   fi
   run_cases $least
 }
