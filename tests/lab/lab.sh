@@ -67,7 +67,9 @@ done
 step "running it on two kernels"
 boot_end() {
   tests/lab/vm/boot.sh -w "$scratch/wire:$port:$1" "$cache" "${SLUICE_LAB_LIMIT_S:-$limit_s}" "$scratch/$2" \
-    bazel-bin/{tests/lab/call_lab,examples/echo/echo_server,examples/echo/echo_client,tools/sluice_info} tests/lab/{judge,two_machines}.sh docs/two-hosts.md
+    bazel-bin/{tests/lab/call_lab,tools/sluice_info,examples/{echo/echo_{server,client},flow/{publisher,subscriber},log_tail/log_{server,append,tail}}} \
+    bazel-bin/examples/{fan_out/{shard_server,search_server,search},own_loop/relay,kv_store/kv{,_server},blockstore/blockstore_{server,client}} \
+    tests/lab/{judge,two_machines}.sh docs/two-hosts.md
 }
 boot_end 1 server >"$scratch/server.out" &
 two=0

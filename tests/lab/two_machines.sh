@@ -100,7 +100,7 @@ declare -A calls=(
   [server_powered_off]=1000000
 )
 # The page comes first, because its step 2 begins without a device.
-scenarios=(two_hosts_page calls_between_two_kernels calls_with_packets_lost calls_with_packets_delayed_and_reordered wire_cut_for_five_seconds server_powered_off)
+scenarios=(two_hosts_page calls_between_two_kernels calls_with_packets_lost calls_with_packets_delayed_and_reordered examples_between_two_kernels wire_cut_for_five_seconds server_powered_off)
 
 # ---- The page, in the machines of hosts A (server) and B (client).
 
@@ -347,11 +347,103 @@ run_scenario() {
   judge "$name" "/wire/$name.served" /tmp/called
 }
 
+# ---- The example programs: one after the other, their servers on the server's machine.
+
+examples=(flow log_tail fan_out own_loop kv_store blockstore)
+declare -A example_server=(
+  [flow]='publisher --listen=10.9.0.1:7480 --ticks=2000 --subscribers=1'
+  [log_tail]='log_server --listen=10.9.0.1:7473'
+  [fan_out]='shard_server --listen=10.9.0.1:7481 --words=apple,apricot,plum'
+  [own_loop]='echo_server --listen=10.9.0.1:7471'
+  [kv_store]='kv_server --listen=10.9.0.1:7474'
+  [blockstore]='blockstore_server --listen=10.9.0.1:7472'
+)
+serve_examples() {
+  local example server
+  attach
+  shape
+  for example in "${examples[@]}"; do
+    # shellcheck disable=SC2086 # words
+    timeout --preserve-status 300 "$programs/"${example_server[$example]} --device=rxe0 >"/wire/$example.served" 2>&1 &
+    server=$!
+    listens $server "/wire/$example.served"
+    say "$example.up"
+    await "client.$example.done"
+    kill -TERM $server 2>/dev/null
+    wait $server || missing+=" status 0 of the server of $example;"
+  done
+  hand_on examples_between_two_kernels
+}
+
+# prints TEXT PROGRAM ARGUMENT...: the output is TEXT.
+prints() {
+  local text=$1 output
+  shift
+  output=$(timeout 120 "$programs/$1" "${@:2}" --device=rxe0 2>&1)
+  printf '%s\n' "$output" >>/tmp/called
+  [[ $output == "$text" ]] || missing+=" what $1 should print: $text;"
+}
+# start_between PROGRAM ARGUMENT...: starts it on this machine, as a server that is a client of the other machine. $between: its process.
+between=
+start_between() {
+  timeout --preserve-status 200 "$programs/$1" "${@:2}" --device=rxe0 >"/tmp/$1.out" 2>&1 &
+  between=$!
+  listens $between "/tmp/$1.out"
+}
+stop_between() {
+  kill -TERM $between
+  wait $between || missing+=" status 0 of a program between;"
+}
+example_flow() {
+  timeout 120 "$programs/subscriber" --publisher=10.9.0.1:7480 --device=rxe0 --timeout=100s >>/tmp/called 2>&1 || missing+=" a subscriber that ends well;"
+  grep -q '^2000 ticks, all in order' /tmp/called || missing+=" 2000 ticks in order;"
+}
+example_log_tail() {
+  prints "300 lines" log_append --server=10.9.0.1:7473 < <(seq 1 300)
+  prints "$(seq 251 300)" log_tail --server=10.9.0.1:7473 --last=50 --lines=50
+}
+example_fan_out() {
+  start_between search_server --listen=10.9.0.2:7483 --shards=10.9.0.1:7481 --patience=20s
+  prints $'apple\napricot' search --server=10.9.0.2:7483 --prefix=ap --timeout=60s
+  stop_between
+}
+example_own_loop() {
+  start_between relay --listen=10.9.0.2:7490 --upstream=10.9.0.1:7471
+  prints "through a relay" echo_client --server=10.9.0.2:7490 --timeout=30s --text="through a relay"
+  stop_between
+}
+example_kv_store() {
+  timeout 120 "$programs/kv" --server=10.9.0.1:7474 --device=rxe0 put colour green >>/tmp/called 2>&1 || missing+=" a put that ends well;"
+  prints green kv --server=10.9.0.1:7474 get colour
+}
+example_blockstore() {
+  timeout 120 "$programs/blockstore_client" --server=10.9.0.1:7472 --device=rxe0 --corrupt >/tmp/blocks 2>&1 || missing+=" a client of the blocks that ends well;"
+  cat /tmp/blocks >>/tmp/called
+  grep -q '^read 16 blocks, all as they were written' /tmp/blocks || missing+=" blocks as they were written;"
+  [[ $(grep -c 'DATA_LOSS' /tmp/blocks) == 2 ]] || missing+=" two damaged blocks that are found;"
+}
+run_examples() {
+  local example
+  attach
+  shape
+  : >/tmp/called
+  for example in "${examples[@]}"; do
+    await "server.$example.up" && "example_$example"
+    say "$example.done"
+  done
+  all_of_it examples_between_two_kernels
+  (cd /wire && cat "${examples[@]/%/.served}") >/tmp/served 2>/dev/null
+  said="the programs of ${examples[*]}: servers on one kernel, clients on the other"
+  judge examples_between_two_kernels /tmp/served /tmp/called
+}
+
 for name in "${scenarios[@]}"; do
   selected "$name" || continue
   case $end.$name in
     server.two_hosts_page) host_a ;;
     client.two_hosts_page) host_b ;;
+    server.examples_between_two_kernels) serve_examples ;;
+    client.examples_between_two_kernels) run_examples ;;
     server.*) serve "$name" ;;
     *) run_scenario "$name" ;;
   esac
