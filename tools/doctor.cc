@@ -123,6 +123,22 @@ class Examination {
     return std::nullopt;
   }
 
+  // Whether the kernel lets this process lock more than its limit: with CAP_IPC_LOCK (14) in the first user namespace.
+  bool LocksWithoutLimit() const {
+    const std::vector<std::string> maps = host_.Lines("/proc/self/uid_map");
+    const std::vector<std::string> whole = {"0", "0", "4294967295"};
+    if (maps.empty() ||
+        std::vector<std::string>(absl::StrSplit(maps[0], ' ', absl::SkipEmpty())) != whole)
+      return false;
+    for (const std::string& line : host_.Lines("/proc/self/status")) {
+      uint64_t set = 0;
+      if (line.rfind("CapEff:", 0) == 0)
+        return absl::SimpleHexAtoi(absl::StripAsciiWhitespace(line.substr(7)), &set) &&
+               (set >> 14 & 1) != 0;
+    }
+    return false;
+  }
+
   void Limits() {
     nics_ = host_.List("/sys/class/infiniband");
     const auto memlock = LimitOf("Max locked memory");
@@ -136,6 +152,10 @@ class Examination {
     } else if (*memlock >= need.at_start_bytes + need.later_bytes) {
       Add(Finding::OK, "memlock",
           *memlock == UINT64_MAX ? "unlimited" : absl::StrCat(*memlock >> 10, " KiB"));
+    } else if (LocksWithoutLimit()) {
+      Add(Finding::NOTE, "memlock",
+          absl::StrCat(*memlock >> 10, " KiB, which CAP_IPC_LOCK lets this process exceed"),
+          "programs of other users need ulimit -l unlimited, or LimitMEMLOCK=infinity in a unit");
     } else {
       const Finding::Level level =
           *memlock < need.at_start_bytes ? Finding::BLOCKING : Finding::WARNING;

@@ -169,6 +169,21 @@ TEST_F(DoctorTest, MemlockIsComparedWithWhatTheOptionsNeed) {
   EXPECT_TRUE(Blocked());
 }
 
+// The kernel does not hold root to the limit, unless root is that of a container's user namespace.
+TEST_F(DoctorTest, WithCapIpcLockTheLimitBlocksNothing) {
+  Limits("8388608", "65536");
+  Put("proc/self/status", "Name:\tsluice_info\nCapEff:\t000001ffffffffff");
+  Put("proc/self/uid_map", "         0          0 4294967295");
+  EXPECT_FALSE(Blocked());
+  EXPECT_THAT(Text(),
+              HasSubstr("memlock          8192 KiB, which CAP_IPC_LOCK lets this process exceed"));
+  Put("proc/self/uid_map", "         0     100000      65536");
+  EXPECT_TRUE(Blocked());
+  Put("proc/self/uid_map", "         0          0 4294967295");
+  Put("proc/self/status", "Name:\tsluice_info\nCapEff:\t000001ffffffbfff");
+  EXPECT_TRUE(Blocked());
+}
+
 // Control messages take whole buffers there: 40 MiB do with DC only.
 TEST_F(DoctorTest, WithoutDcMoreMemoryIsNeeded) {
   Limits("41943040", "65536");
