@@ -124,6 +124,13 @@ TEST(RunPlanTest, CompletionsToldTwiceToAProcessThatWasKilled_AreNotHeldAgainstT
   EXPECT_TRUE(result.ok()) << Explain(plan, result);
 }
 
+// Pauses of both ends overlapped, and the simulated network changed the order of messages.
+TEST(RunPlanTest, PausesThatOverlap_KeepTheOrder) {
+  const Plan plan = MakePlan({.seed = 920198, .messages = 100'000, .device = DeviceKind::kRc});
+  const Result result = RunPlan(plan);
+  EXPECT_TRUE(result.ok()) << Explain(plan, result);
+}
+
 TEST(RunPlanTest, OtherSeed_IsAnotherRun) {
   const PlanOptions options{.seed = 5, .messages = 1'000};
   const PlanOptions other{.seed = 6, .messages = 1'000};

@@ -118,10 +118,10 @@ void Arrivals::OnArrive(Message* message) {
       world_.random.Chance(world_.faults.messages().loss_ppm)) {
     return Lose(message);
   }
-  if (HeldUp(message, message->from_node, /*answer=*/false) ||
-      HeldUp(message, NodeOfId(message->wqe.node), /*answer=*/false)) {
-    return;
-  }
+  // What the target's port held does not go back to the sender's: later messages of the channel may wait there.
+  if (!message->on_the_way && HeldUp(message, message->from_node, /*answer=*/false)) return;
+  message->on_the_way = true;
+  if (HeldUp(message, NodeOfId(message->wqe.node), /*answer=*/false)) return;
   const Target target = Find(*message);
   if (target.responder == nullptr) return Lose(message);
   const Verdict verdict =

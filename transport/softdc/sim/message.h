@@ -48,6 +48,7 @@ struct Message {
   bool acknowledged = false;
   bool executed_before = false;  // retransmitted, although it was executed before
   bool ghost = false;            // its failure was reported; the sender expects no answer
+  bool on_the_way = false;       // has left the sender's port
   Wqe wqe;
   WqeOperands operands{};
   int64_t wire_end_ns = 0;  // time at which the last bit leaves

@@ -189,6 +189,7 @@ Message* SimRequester::Pack(Channel& channel, uint64_t sequence) {
   message->acknowledged = queue_.traits().acknowledged;
   message->executed_before = state.executed;
   message->ghost = false;
+  message->on_the_way = false;
   message->wqe = wqe;
   message->answer = Answer::kDone;
   message->status = IBV_WC_SUCCESS;

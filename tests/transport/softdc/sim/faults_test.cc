@@ -85,6 +85,22 @@ TEST_F(FaultsTest, PausedNodeMovesNothingUntilItIsResumed) {
   EXPECT_EQ(node(1).Text(node(1).AwaitReceive(0)), "held at home");
 }
 
+// The first was held by the target's port, and then behind the second, which the sender's port held.
+TEST_F(FaultsTest, PausesOfBothEndsThatOverlapKeepTheOrder) {
+  Build({}, {.timeout = 14});  // 67 ms
+  simulation_->Pause(1);
+  ASSERT_EQ(node(0).Send(node(1), "first", 1), 0);
+  EXPECT_EQ(node(1).AwaitReceive(1'000'000).status, -1);
+  simulation_->Pause(0);
+  ASSERT_EQ(node(0).Send(node(1), "second", 2), 0);
+  EXPECT_EQ(node(1).AwaitReceive(1'000'000).status, -1);
+  simulation_->Resume(1);
+  EXPECT_EQ(node(1).Text(node(1).AwaitReceive(0)), "first");
+  EXPECT_EQ(node(1).AwaitReceive(1'000'000).status, -1);
+  simulation_->Resume(0);
+  EXPECT_EQ(node(1).Text(node(1).AwaitReceive(0)), "second");
+}
+
 TEST_F(FaultsTest, CutLinkLosesBothWaysAndOthersStandApart) {
   Build({.nodes = 3});
   simulation_->CutLink(0, 1);
