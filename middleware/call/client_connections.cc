@@ -231,12 +231,13 @@ void ClientEngine::Lose(Connection* connection, const absl::Status& why,
             (one->state == ConnectionState::kIdle && dial_wanted_));
   });
   if (!others && !connection->rests) EndHopeless();
-  // Calls with wait_for_ready still wait, so another attempt is scheduled for them.
-  if (!leaving && connection->state == ConnectionState::kIdle && table_.waiting() > 0) {
+  // Calls may have waited for credit of this server. If it was the last server that serves, the other servers get calls now.
+  SendWaiting();
+  // Calls still wait, so another attempt is scheduled for them. A callback may have removed the server.
+  if (connection->state == ConnectionState::kIdle && table_.waiting() > 0 &&
+      !IsLeaving(connection)) {
     wheel_.Schedule(&connection->backoff, now_ns_ + options_.backoff_max_ns);
   }
-  // If this was the last server that serves, the other servers get calls now.
-  if (connection->ask != nullptr) SendWaiting();
 }
 
 // Logs a warning once for each reason, and no warning for an error that Channel::Connect() is about to return.
@@ -267,6 +268,7 @@ void ClientEngine::OnDrain(Connection* connection, const frame::Header& header) 
            absl::StrCat(connection->server, " accepts no new calls: it is shutting down"));
   connection->drain_owed = !SendControl(connection, frame::Kind::kDrain, 0, 0);
   if (!HasHope()) EndHopeless();
+  SendWaiting();  // calls may have waited for credit of this server
 }
 
 void ClientEngine::OnBackoffOver(base::Timer*, void* context) {
