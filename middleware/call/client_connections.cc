@@ -141,6 +141,7 @@ void ClientEngine::OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& inf
   if (connection == nullptr || connection->state != ConnectionState::kConnecting) return;
   Move(connection, ConnectionEvent::kPeerUp);
   connection->rests = false;
+  if (std::exchange(connection->given_up, false)) connection->failed_attempts = 0;
   if (now_is_stale_) RefreshNow();
   connection->limit_bytes = LimitOf(info);
   connection->eager_bytes = info.max_message_bytes;
@@ -193,6 +194,10 @@ void ClientEngine::Lose(Connection* connection, const absl::Status& why,
     connection->rests = false;
     connection->failed_attempts = 0;
     if (!leaving) {
+      some_given_up_ = true;
+      redial_ns_ = now_ns_ + Jittered(options_.backoff_max_ns);
+    }
+    if (!leaving && !std::exchange(connection->given_up, true)) {
       log_.Say(base::Severity::kWarning, "connection given up", connection->server,
                absl::StrCat("no more attempts to connect to ", connection->server,
                             " until the next call: ", options_.max_reconnect_attempts + 1,
@@ -237,6 +242,18 @@ void ClientEngine::Lose(Connection* connection, const absl::Status& why,
   if (connection->state == ConnectionState::kIdle && table_.waiting() > 0 &&
       !IsLeaving(connection)) {
     wheel_.Schedule(&connection->backoff, now_ns_ + options_.backoff_max_ns);
+  }
+}
+
+// Of several servers: lets the next Poll() make one attempt to connect to each server that was given up. A call to another server starts
+// the attempt, so without calls there are no attempts. If no server is up, the call itself starts a series of attempts.
+void ClientEngine::DialGivenUp() {
+  if (state() != ConnectionState::kUp) return;
+  some_given_up_ = false;
+  for (const auto& one : connections_) {
+    if (!one->given_up || one->state != ConnectionState::kIdle) continue;
+    one->failed_attempts = options_.max_reconnect_attempts;
+    dial_wanted_ = true;
   }
 }
 

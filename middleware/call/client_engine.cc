@@ -100,8 +100,8 @@ void ClientEngine::BeginKnown(Call* call, uint64_t id) {
 }
 
 size_t ClientEngine::FirstChoiceOfSome(const Buffer* buffer) {
-  if (some_rest_) [[unlikely]]
-    DialResting();
+  if (some_rest_ || some_given_up_) [[unlikely]]
+    DialIdle();
   for (size_t i = 0; buffer != nullptr && i < connections_.size(); ++i) {
     if (connections_[i]->peer == buffer->peer() && MayGetCalls(*connections_[i])) return i;
   }

@@ -40,6 +40,13 @@ class ClientConnectionsTest : public Cluster {
     EXPECT_TRUE(outcome.status.ok()) << outcome.status;
     EXPECT_EQ(outcome.reply.syndrome(), server);
   }
+  const Connection& ConnectionTo(size_t place) { return *client_->connections()[place]; }
+  // Without calls, until no more attempts to connect follow.
+  void KillUntilGivenUp(int server) {
+    KillServer(server);
+    for (int i = 0; i < 100; ++i) Advance(20 * kMs);
+    ASSERT_EQ(ConnectionTo(server).state, ConnectionState::kIdle);
+  }
 };
 
 TEST_F(ClientConnectionsTest, PickFirstUsesTheFirstThatIsUp) {
@@ -352,6 +359,61 @@ TEST_F(ClientConnectionsTest, CallbackOfALossSetsServersAndStartsACall) {
   ExpectAnswerOf(still_waits, 1);
   ExpectAnswerOf(second, 1);
   EXPECT_EQ(client_->server(), "s1:1");
+}
+
+TEST_F(ClientConnectionsTest, ServerThatWasGivenUpGetsCallsAgainAfterTheOutage) {
+  options_.max_reconnect_attempts = 2;
+  for (const Balancing policy :
+       {Balancing::kPickFirst, Balancing::kRoundRobin, Balancing::kLeastOutstanding}) {
+    SCOPED_TRACE(static_cast<int>(policy));
+    options_.balancing = policy;
+    Connect(2);
+    KillUntilGivenUp(0);
+    StartServer(0);
+    const uint64_t dials = client_->counters().dials;
+    Advance(10'000 * kMs);
+    EXPECT_EQ(client_->counters().dials, dials) << "no calls, no attempts";
+    EXPECT_EQ(Call(), 1) << "this call starts an attempt";
+    EXPECT_EQ(client_->counters().dials, dials + 1);
+    const std::vector<int> who = Calls(4);
+    EXPECT_EQ(std::count(who.begin(), who.end(), -1), 0);
+    EXPECT_GT(std::count(who.begin(), who.end(), 0), 0);
+    client_->Close();
+    client_.reset();
+    KillServer(0);
+    KillServer(1);
+  }
+}
+
+TEST_F(ClientConnectionsTest, ServerThatIsGoneCostsOneAttemptPerBackoff) {
+  options_.max_reconnect_attempts = 3;
+  Connect(2);
+  KillUntilGivenUp(0);
+  client_log_.Clear();
+  const uint64_t before = client_->counters().dials;
+  for (int i = 0; i < 1000; ++i) {
+    Advance(10 * kMs);
+    EXPECT_EQ(Call(), 1);
+  }
+  const uint64_t dials = client_->counters().dials - before;
+  EXPECT_LE(dials, 170u) << "in 10 seconds: one in 60 ms or more";
+  EXPECT_GE(dials, 80u);
+  EXPECT_FALSE(client_log_.Has("connection given up")) << "written once for each outage";
+}
+
+TEST_F(ClientConnectionsTest, ServerThatComesBackHasAllItsAttemptsAgain) {
+  options_.max_reconnect_attempts = 2;
+  Connect(2);
+  KillUntilGivenUp(0);
+  StartServer(0);
+  EXPECT_EQ(Call(), 1);
+  EXPECT_EQ(Call(), 0);
+  KillServer(0);
+  Settle();
+  EXPECT_EQ(ConnectionTo(0).state, ConnectionState::kBackoff);
+  StartServer(0);
+  Advance(200 * kMs);
+  EXPECT_EQ(Call(), 0) << "no call was needed to connect";
 }
 
 // A server that takes every connection and loses it at once, for a minute: no storm.
