@@ -136,7 +136,7 @@ struct RetryOptions {
   absl::Duration pause_max = absl::Milliseconds(500);
   // Retry budget, so that an outage does not multiply the load. `budget`: maximum number of retries
   // in stock; each retry takes one. Range: 0 to 1,000,000. `refill`: retries that each successful
-  // call adds. Range: 0 to 1.
+  // call adds; health checks add none. Range: 0 to 1.
   uint32_t budget = 10;
   double refill = 0.1;
 };
@@ -199,7 +199,8 @@ struct ChannelOptions {
   // 65,536.
   uint32_t stream_window = 16;
   // The channel reconnects after backoff_min, then after twice the time, up to backoff_max, each varied by a quarter. After
-  // max_reconnect_attempts failures in a row it waits for the next call. Range: 1 ms to 1 h, backoff_min to 1 h, 0 to 4,294,967,295.
+  // max_reconnect_attempts failures in a row it waits for the next call. While another server takes the calls, a call starts one more
+  // attempt after each backoff_max. Range: 1 ms to 1 h, backoff_min to 1 h, 0 to 4,294,967,295.
   absl::Duration backoff_min = absl::Milliseconds(20);
   absl::Duration backoff_max = absl::Seconds(2);
   uint32_t max_reconnect_attempts = 20;

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "transport/base/error.h"
+
 namespace sluice::call {
 namespace {
 
@@ -84,6 +86,11 @@ void CallTable::End(Call* call, CallEvent event, const absl::Status& status) {
   if (call->spec.stream != nullptr) {  // messages received before can still be read
     call->spec.stream->call_id = 0;
     call->spec.stream->end.SetEnd();
+  }
+  if (call->attempt > 1 && call->may_have_run) [[unlikely]] {
+    // `status` is about the last attempt.
+    const absl::Status of_all_attempts = base::NotRetrySafe(status);
+    return Finish(call, of_all_attempts);
   }
   Finish(call, status);
 }

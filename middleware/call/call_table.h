@@ -85,6 +85,7 @@ struct Call : Deadline {
   base::Timer pause;                      // timer between two attempts
   Connection* connection = nullptr;       // on which the call was sent
   uint32_t attempt = 1;
+  bool may_have_run = false;        // an earlier attempt may have run; valid if `attempt` > 1
   std::string_view first_metadata;  // of the caller, for the attempts after the first
   std::string metadata;             // of the present attempt, if it is not the first
   Callback callback;                // if spec.done is nullptr
@@ -156,7 +157,8 @@ class CallTable {
     Finish(call, absl::OkStatus());
   }
 
-  // Ends the call: frees its place, then runs its callback, which may reuse the place. The engine counts the end.
+  // Ends the call: frees its place, then runs its callback, which may reuse the place. The engine counts the end. If an earlier attempt
+  // may have run, the callback gets a status that is not retry-safe.
   void End(Call* call, CallEvent event, const absl::Status& status);
 
   // Ends each call in `state` for which `which` returns true, and counts it in its stats. Returns the number of ended calls. Callbacks

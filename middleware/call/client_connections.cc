@@ -141,6 +141,7 @@ void ClientEngine::OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& inf
   if (connection == nullptr || connection->state != ConnectionState::kConnecting) return;
   Move(connection, ConnectionEvent::kPeerUp);
   connection->rests = false;
+  if (std::exchange(connection->given_up, false)) connection->failed_attempts = 0;
   if (now_is_stale_) RefreshNow();
   connection->limit_bytes = LimitOf(info);
   connection->eager_bytes = info.max_message_bytes;
@@ -193,6 +194,10 @@ void ClientEngine::Lose(Connection* connection, const absl::Status& why,
     connection->rests = false;
     connection->failed_attempts = 0;
     if (!leaving) {
+      some_given_up_ = true;
+      redial_ns_ = now_ns_ + Jittered(options_.backoff_max_ns);
+    }
+    if (!leaving && !std::exchange(connection->given_up, true)) {
       log_.Say(base::Severity::kWarning, "connection given up", connection->server,
                absl::StrCat("no more attempts to connect to ", connection->server,
                             " until the next call: ", options_.max_reconnect_attempts + 1,
@@ -231,12 +236,25 @@ void ClientEngine::Lose(Connection* connection, const absl::Status& why,
             (one->state == ConnectionState::kIdle && dial_wanted_));
   });
   if (!others && !connection->rests) EndHopeless();
-  // Calls with wait_for_ready still wait, so another attempt is scheduled for them.
-  if (!leaving && connection->state == ConnectionState::kIdle && table_.waiting() > 0) {
+  // Calls may have waited for credit of this server. If it was the last server that serves, the other servers get calls now.
+  SendWaiting();
+  // Calls still wait, so another attempt is scheduled for them. A callback may have removed the server.
+  if (connection->state == ConnectionState::kIdle && table_.waiting() > 0 &&
+      !IsLeaving(connection)) {
     wheel_.Schedule(&connection->backoff, now_ns_ + options_.backoff_max_ns);
   }
-  // If this was the last server that serves, the other servers get calls now.
-  if (connection->ask != nullptr) SendWaiting();
+}
+
+// Of several servers: lets the next Poll() make one attempt to connect to each server that was given up. A call to another server starts
+// the attempt, so without calls there are no attempts. If no server is up, the call itself starts a series of attempts.
+void ClientEngine::DialGivenUp() {
+  if (state() != ConnectionState::kUp) return;
+  some_given_up_ = false;
+  for (const auto& one : connections_) {
+    if (!one->given_up || one->state != ConnectionState::kIdle) continue;
+    one->failed_attempts = options_.max_reconnect_attempts;
+    dial_wanted_ = true;
+  }
 }
 
 // Logs a warning once for each reason, and no warning for an error that Channel::Connect() is about to return.
@@ -267,6 +285,7 @@ void ClientEngine::OnDrain(Connection* connection, const frame::Header& header) 
            absl::StrCat(connection->server, " accepts no new calls: it is shutting down"));
   connection->drain_owed = !SendControl(connection, frame::Kind::kDrain, 0, 0);
   if (!HasHope()) EndHopeless();
+  SendWaiting();  // calls may have waited for credit of this server
 }
 
 void ClientEngine::OnBackoffOver(base::Timer*, void* context) {

@@ -100,8 +100,8 @@ void ClientEngine::BeginKnown(Call* call, uint64_t id) {
 }
 
 size_t ClientEngine::FirstChoiceOfSome(const Buffer* buffer) {
-  if (some_rest_) [[unlikely]]
-    DialResting();
+  if (some_rest_ || some_given_up_) [[unlikely]]
+    DialIdle();
   for (size_t i = 0; buffer != nullptr && i < connections_.size(); ++i) {
     if (connections_[i]->peer == buffer->peer() && MayGetCalls(*connections_[i])) return i;
   }
@@ -153,7 +153,7 @@ size_t ClientEngine::FirstChoiceOfSome(const Buffer* buffer) {
     starved = true;
     if (options_.balancing == Balancing::kPickFirst) break;
   }
-  // OnWritable() or OnPeerDown() follows RESOURCE_EXHAUSTED; OnPeerUp() follows UNAVAILABLE.
+  // RESOURCE_EXHAUSTED: OnWritable() follows, or Lose(), OnDrain() or SetServers() of the server. UNAVAILABLE: OnPeerUp() follows.
   return starved ? absl::ResourceExhaustedError("") : absl::UnavailableError("");
 }
 
@@ -515,8 +515,11 @@ int ClientEngine::Poll() {
       }
     }
   }
-  servers_changed_ = false;
+  const bool servers_changed = std::exchange(servers_changed_, false);
   if (!leaving_.empty()) DropLeft();
+  // Calls may wait for credit of a server that was removed. Not in SetServers(), which may run inside a callback.
+  if (servers_changed) [[unlikely]]
+    SendWaiting();
   if (!end_soon_.empty()) EndTheseSoon();
   const int done = endpoint_->Poll();
   quiet_passes_ = done == 0 ? quiet_passes_ + 1 : 0;

@@ -72,8 +72,10 @@ struct ClientEngineOptions {
   // Period of the health checks of each server, varied at random by up to a quarter; also the timeout of a check. A server that does not
   // serve gets calls only while no connected server serves. 0: no health checks.
   int64_t health_period_ns = 0;
-  std::string health_service;            // "package.Service"; empty: the server as a whole
-  uint32_t max_reconnect_attempts = 20;  // in a row; then none until the next call
+  std::string health_service;  // "package.Service"; empty: the server as a whole
+  // Maximum number of reconnects in a row that fail. After them: none until the next call. With several servers, a call that another
+  // server takes starts one attempt each time that about backoff_max_ns has passed.
+  uint32_t max_reconnect_attempts = 20;
   // The owner learns why the first connection to a single server failed, so this failure is not logged as a warning.
   bool first_failure_is_told = true;
   uint32_t trace_records = 4096;  // number of latest events kept; 32 bytes each
@@ -272,7 +274,10 @@ class ClientEngine final : public session::User {
   void Rest(Connection* connection);
   bool MayRest(const Connection& connection) const;
   void DialResting();
+  // Called before a server is selected: lets the next Poll() connect to the servers at rest, and to servers that were given up.
+  void DialIdle();
   bool StaysAtRest(size_t index) const;
+  void DialGivenUp();
   // Disconnects removed servers that have no calls.
   void DropLeft();
   // Returns true if a server is up, connecting or idle, so that a waiting call may still be sent.
@@ -398,7 +403,9 @@ class ClientEngine final : public session::User {
   const void* ending_ = nullptr;  // owner in EndCallsOf(), while it runs
   bool dial_wanted_ = false;      // the next Poll() connects to idle servers
   bool some_rest_ = false;        // a connection may rest: DialResting() looks
-  bool servers_changed_ = false;  // since the last Poll(): waiting calls may have to end
+  bool some_given_up_ = false;    // a server may be given up: DialGivenUp() looks at redial_ns_
+  bool servers_changed_ = false;  // since the last Poll(): waiting calls may have to end or be sent
+  int64_t redial_ns_ = 0;         // earliest time of the next DialGivenUp()
   std::vector<std::pair<uint64_t, absl::Status>> end_soon_;  // of EndSoon()
 
   int64_t now_ns_ = 0;

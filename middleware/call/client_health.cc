@@ -93,6 +93,8 @@ void ClientEngine::OnHealth(void* argument, const absl::Status& status) {
   Connection* const connection = ask->connection;
   ClientEngine* const engine = ask->engine;
   ask->under_way = false;
+  // CountOk() ran directly before. A check that succeeds adds nothing to the retry budget: it is no call of the program.
+  if (status.ok()) engine->budget_.Uncount();
   if (connection->state != ConnectionState::kUp || engine->IsLeaving(connection)) return;
   engine->wheel_.Schedule(&ask->timer,
                           engine->now_ns_ + engine->Jittered(engine->options_.health_period_ns));

@@ -58,6 +58,11 @@ bool ClientEngine::StaysAtRest(size_t index) const {
                      });
 }
 
+void ClientEngine::DialIdle() {
+  if (some_rest_) DialResting();
+  if (some_given_up_ && now_ns_ >= redial_ns_) DialGivenUp();
+}
+
 // Of several servers: lets the next Poll() connect to those that rest and would get calls.
 void ClientEngine::DialResting() {
   some_rest_ = false;

@@ -41,6 +41,7 @@ bool ClientEngine::Retry(Call* call, const absl::Status& status, bool not_run) {
     return false;
   }
   ++counters_.retries;
+  call->may_have_run = !not_run || (call->attempt > 1 && call->may_have_run);
   if (call->attempt == 1) call->first_metadata = spec.metadata;
   if (spec.reply_beside != nullptr) spec.reply_beside->Clear();  // of the failed attempt
   table_.Pause(call);

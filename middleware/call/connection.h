@@ -52,6 +52,7 @@ struct Connection {
   // The last connection ended at the server's request (kFlagRest), and no attempt since then has failed for another reason than a
   // full server. Calls wait for such a connection, also without wait_for_ready.
   bool rests = false;
+  bool given_up = false;  // its attempts were used up, and it has not been up since
   int64_t up_since_ns = 0;
   absl::StatusCode said = absl::StatusCode::kOk;  // last logged reason of a loss
   base::Timer backoff;

@@ -15,7 +15,8 @@
 // waits if the server is full then.
 //
 // If max_reconnect_attempts reconnects have failed in a row, the state is idle as well: a server that
-// is gone permanently costs nothing until the next call.
+// is gone permanently costs nothing until the next call. If another server takes the calls, a call
+// starts one more attempt after each backoff_max.
 //
 // Threads       Any: pure functions.
 #ifndef SLUICE_MIDDLEWARE_CALL_CONNECTION_STATE_H_

@@ -7,7 +7,8 @@
 //               is retried only if no handler has seen it and its client has sent one message. The
 //               deadline covers all attempts. The server learns the number of the attempt.
 // Budget        Keeps retries from increasing an overload: each retry takes one token, each success
-//               returns a part of one. Without tokens, calls fail at their first error.
+//               of a call returns a part of one. Health checks return none. Without tokens, calls
+//               fail at their first error.
 // Ownership     ClientEngine owns them.
 // Threads       The thread that drives the engine.
 #ifndef SLUICE_MIDDLEWARE_CALL_RETRY_H_
@@ -49,8 +50,12 @@ class RetryBudget {
       : most_(uint64_t{policy.budget} * 1000),
         per_ok_(policy.budget_per_thousand_ok),
         tokens_(most_) {}
-  void Succeeded() { tokens_ = std::min(most_, tokens_ + per_ok_); }
+  // Only Take() applies the maximum, so that Uncount() is exact.
+  void Succeeded() { tokens_ += per_ok_; }
+  // Undoes the latest Succeeded(). Take() must not have been called since then.
+  void Uncount() { tokens_ -= per_ok_; }
   bool Take() {
+    tokens_ = std::min(most_, tokens_);
     if (tokens_ < 1000) return false;
     tokens_ -= 1000;
     return true;

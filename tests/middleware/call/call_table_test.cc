@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "transport/base/error.h"
+
 namespace sluice::call {
 namespace call_table_test {
 
@@ -53,6 +55,33 @@ TEST_F(CallTableTest, FullTableRefuses) {
   table_.EndAll(CallState::kWaiting, CallEvent::kCancel, absl::CancelledError("rest"),
                 [](const Call&) { return true; });
   EXPECT_EQ(log_, (std::vector<std::string>{"two", "rest", "rest", "rest", "rest"}));
+}
+
+// `retry_safe` of the last attempt says nothing of the attempts before it.
+TEST_F(CallTableTest, StatusIsNotRetrySafeIfAnEarlierAttemptMayHaveRun) {
+  for (const bool may_have_run : {false, true}) {
+    absl::Status ended;
+    CallSpec spec = Spec();
+    spec.argument = &ended;
+    spec.done = [](void* argument, const absl::Status& status) {
+      *static_cast<absl::Status*>(argument) = status;
+    };
+    const absl::Status refused =
+        base::Error(absl::StatusCode::kUnavailable, "refused", {.layer = "t", .retry_safe = true});
+    Connection connection(nullptr, {"s", 1}, 4096);
+    Call* call = table_.StartSent(spec, kNoDeadlineNs);
+    call->connection = &connection;
+    connection.outstanding = 1;
+    table_.Pause(call);
+    call->may_have_run = may_have_run;
+    table_.End(call, CallEvent::kFail, refused);
+    EXPECT_EQ(ended.message(), refused.message());
+    EXPECT_EQ(base::IsRetrySafe(ended), !may_have_run);
+    // The next call in that place has one attempt.
+    call = table_.StartSent(spec, kNoDeadlineNs);
+    table_.End(call, CallEvent::kReply, refused);
+    EXPECT_TRUE(base::IsRetrySafe(ended));
+  }
 }
 
 TEST_F(CallTableTest, MoreOwnersHaveMorePlacesWhileCallsAreUnderWay) {

@@ -18,6 +18,35 @@ class ClientConnectionsTest : public Cluster {
     for (int i = 0; i < count; ++i) who.push_back(Call());
     return who;
   }
+  // Connects to two servers. Calls use up the credit of the first one, and the last call waits for it.
+  Outcome& StartStarved() {
+    options_.retry.max_attempts = 1;
+    fake_options_.credits = 2;
+    Connect(2);
+    nodes_[0]->end->set_withhold_credits(true);
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_TRUE(Start(&outcomes_.emplace_back(), kHold).ok());
+      Settle();
+    }
+    EXPECT_EQ(nodes_[0]->held.size(), 2u);
+    Outcome& waits = outcomes_.emplace_back();
+    EXPECT_TRUE(Start(&waits).ok());
+    Settle();
+    EXPECT_EQ(waits.ended, 0);
+    return waits;
+  }
+  void ExpectAnswerOf(const Outcome& outcome, uint32_t server) {
+    EXPECT_EQ(outcome.ended, 1);
+    EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+    EXPECT_EQ(outcome.reply.syndrome(), server);
+  }
+  const Connection& ConnectionTo(size_t place) { return *client_->connections()[place]; }
+  // Without calls, until no more attempts to connect follow.
+  void KillUntilGivenUp(int server) {
+    KillServer(server);
+    for (int i = 0; i < 100; ++i) Advance(20 * kMs);
+    ASSERT_EQ(ConnectionTo(server).state, ConnectionState::kIdle);
+  }
 };
 
 TEST_F(ClientConnectionsTest, PickFirstUsesTheFirstThatIsUp) {
@@ -252,6 +281,139 @@ TEST_F(ClientConnectionsTest, AllDeadIsToldAtOnce) {
   Settle();
   const absl::Status refused = Start(&outcomes_.emplace_back());
   EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable) << refused;
+}
+
+TEST_F(ClientConnectionsTest, CallThatWaitsForCreditGoesElsewhereWhenItsServerIsLost) {
+  Outcome& waits = StartStarved();
+  KillServer(0);
+  Settle();
+  ExpectAnswerOf(waits, 1);
+}
+
+TEST_F(ClientConnectionsTest, CallThatWaitsForCreditGoesElsewhereWhenItsServerDrains) {
+  Outcome& waits = StartStarved();
+  const int64_t now_ns = clock_.NowNs();
+  nodes_[0]->engine->StartDrain(now_ns + 1000 * kMs, now_ns + 2000 * kMs);
+  Settle();
+  ExpectAnswerOf(waits, 1);
+  FinishHeld(0);
+  EXPECT_TRUE(outcomes_[0].status.ok()) << outcomes_[0].status;
+}
+
+TEST_F(ClientConnectionsTest, CallThatWaitsForCreditGoesElsewhereWhenItsServerIsRemoved) {
+  Outcome& waits = StartStarved();
+  client_->SetServers({AddressOf(1)});
+  EXPECT_EQ(waits.ended, 0) << "not inside SetServers(), which a callback may call";
+  EXPECT_FALSE(client_->PrepareToSleep()) << "the next Poll() sends it";
+  Settle();
+  ExpectAnswerOf(waits, 1);
+  FinishHeld(0);
+  EXPECT_TRUE(outcomes_[0].status.ok()) << outcomes_[0].status;
+}
+
+TEST_F(ClientConnectionsTest, CallThatWaitsForCreditGoesToTheServerThatIsNowTheFirst) {
+  Outcome& waits = StartStarved();
+  client_->SetServers({AddressOf(1), AddressOf(0)});
+  Settle();
+  ExpectAnswerOf(waits, 1);
+}
+
+// The loss ends a call. Its callback removes the lost server and starts another call, before the waiting call is sent.
+TEST_F(ClientConnectionsTest, CallbackOfALossSetsServersAndStartsACall) {
+  Outcome& waits = StartStarved();
+  nodes_[0]->end->set_withhold_credits(false);
+  Settle();
+  ExpectAnswerOf(waits, 0);
+  struct First : Outcome {
+    std::function<void()> then;
+  } first;
+  Outcome& second = outcomes_.emplace_back();
+  first.then = [&] {
+    client_->SetServers({AddressOf(1)});
+    EXPECT_TRUE(Start(&second).ok());
+  };
+  CallSpec spec;
+  spec.method = &kHold;
+  spec.request = &first.request;
+  spec.reply = &first.reply;
+  spec.timeout_ns = 60'000 * kMs;
+  spec.argument = &first;
+  spec.done = [](void* argument, const absl::Status&) {
+    auto* ended = static_cast<First*>(argument);
+    ++ended->ended;
+    ended->then();
+  };
+  nodes_[0]->end->set_withhold_credits(true);
+  ASSERT_TRUE(client_->Start(spec).ok());
+  Settle();
+  ASSERT_TRUE(Start(&outcomes_.emplace_back(), kHold).ok());
+  Settle();
+  ASSERT_EQ(nodes_[0]->held.size(), 4u);
+  Outcome& still_waits = outcomes_.emplace_back();
+  ASSERT_TRUE(Start(&still_waits).ok());
+  Settle();
+  ASSERT_EQ(still_waits.ended, 0);
+  KillServer(0);
+  Settle();
+  EXPECT_EQ(first.ended, 1);
+  ExpectAnswerOf(still_waits, 1);
+  ExpectAnswerOf(second, 1);
+  EXPECT_EQ(client_->server(), "s1:1");
+}
+
+TEST_F(ClientConnectionsTest, ServerThatWasGivenUpGetsCallsAgainAfterTheOutage) {
+  options_.max_reconnect_attempts = 2;
+  for (const Balancing policy :
+       {Balancing::kPickFirst, Balancing::kRoundRobin, Balancing::kLeastOutstanding}) {
+    SCOPED_TRACE(static_cast<int>(policy));
+    options_.balancing = policy;
+    Connect(2);
+    KillUntilGivenUp(0);
+    StartServer(0);
+    const uint64_t dials = client_->counters().dials;
+    Advance(10'000 * kMs);
+    EXPECT_EQ(client_->counters().dials, dials) << "no calls, no attempts";
+    EXPECT_EQ(Call(), 1) << "this call starts an attempt";
+    EXPECT_EQ(client_->counters().dials, dials + 1);
+    const std::vector<int> who = Calls(4);
+    EXPECT_EQ(std::count(who.begin(), who.end(), -1), 0);
+    EXPECT_GT(std::count(who.begin(), who.end(), 0), 0);
+    client_->Close();
+    client_.reset();
+    KillServer(0);
+    KillServer(1);
+  }
+}
+
+TEST_F(ClientConnectionsTest, ServerThatIsGoneCostsOneAttemptPerBackoff) {
+  options_.max_reconnect_attempts = 3;
+  Connect(2);
+  KillUntilGivenUp(0);
+  client_log_.Clear();
+  const uint64_t before = client_->counters().dials;
+  for (int i = 0; i < 1000; ++i) {
+    Advance(10 * kMs);
+    EXPECT_EQ(Call(), 1);
+  }
+  const uint64_t dials = client_->counters().dials - before;
+  EXPECT_LE(dials, 170u) << "in 10 seconds: one in 60 ms or more";
+  EXPECT_GE(dials, 80u);
+  EXPECT_FALSE(client_log_.Has("connection given up")) << "written once for each outage";
+}
+
+TEST_F(ClientConnectionsTest, ServerThatComesBackHasAllItsAttemptsAgain) {
+  options_.max_reconnect_attempts = 2;
+  Connect(2);
+  KillUntilGivenUp(0);
+  StartServer(0);
+  EXPECT_EQ(Call(), 1);
+  EXPECT_EQ(Call(), 0);
+  KillServer(0);
+  Settle();
+  EXPECT_EQ(ConnectionTo(0).state, ConnectionState::kBackoff);
+  StartServer(0);
+  Advance(200 * kMs);
+  EXPECT_EQ(Call(), 0) << "no call was needed to connect";
 }
 
 // A server that takes every connection and loses it at once, for a minute: no storm.

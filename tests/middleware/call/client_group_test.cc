@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/middleware/call/cluster.h"
@@ -83,6 +84,30 @@ class ClientGroupTest : public Cluster {
   std::unique_ptr<testing_support::FakeEndpoint> shared_end_;
   std::vector<std::unique_ptr<Member>> members_;
 };
+
+TEST_F(ClientGroupTest, CallThatWaitsForCreditGoesElsewhereWhenItsServerIsRemoved) {
+  fake_options_.credits = 2;
+  MakeGroup(2, 0);
+  Member* const member = AddMember({AddressOf(0), AddressOf(1)});
+  SettleGroup();
+  nodes_[0]->end->set_withhold_credits(true);
+  std::vector<std::unique_ptr<Outcome>> held;
+  for (int i = 0; i < 2; ++i) held.push_back(StartCall(member, kHold));
+  SettleGroup();
+  ASSERT_EQ(nodes_[0]->held.size(), 2u);
+  const auto waits = StartCall(member, kOnce);
+  SettleGroup();
+  EXPECT_EQ(waits->ended, 0);
+  group_->Enter(member->end.get());
+  member->engine->SetServers({AddressOf(1)});
+  SettleGroup();
+  EXPECT_EQ(waits->ended, 1);
+  EXPECT_TRUE(waits->status.ok()) << waits->status;
+  EXPECT_EQ(waits->reply.syndrome(), 1u);
+  for (ServerCall* call : std::exchange(nodes_[0]->held, {})) call->Finish(absl::OkStatus());
+  SettleGroup();
+  for (const auto& outcome : held) EXPECT_TRUE(outcome->status.ok()) << outcome->status;
+}
 
 TEST_F(ClientGroupTest, EachEngineHearsOfItsOwnPeers) {
   MakeGroup(2, 4);

@@ -254,6 +254,31 @@ TEST_F(ClientHealthTest, QuestionIsNotPutToAnotherServer) {
   EXPECT_LT(doctors_[1].asked.size(), doctors_[0].asked.size() + 4);
 }
 
+TEST_F(ClientHealthTest, ChecksAddNothingToTheRetryBudget) {
+  options_.retry.budget = 1;
+  options_.retry.budget_per_thousand_ok = 1000;
+  ConnectDoctors(1);
+  const auto call_that_fails = [this] {
+    nodes_[0]->answer = absl::UnavailableError("not now");
+    Outcome& outcome = outcomes_.emplace_back();
+    ASSERT_TRUE(Start(&outcome, kAnyTimes).ok());
+    Settle();
+    Advance(30 * kMs);
+    ASSERT_EQ(outcome.ended, 1);
+    nodes_[0]->answer = absl::OkStatus();
+  };
+  call_that_fails();
+  EXPECT_EQ(client_->counters().retries, 1u) << "the only token";
+  const size_t asked = doctors_[0].asked.size();
+  for (int i = 0; i < 5; ++i) NextRound();
+  ASSERT_GE(doctors_[0].asked.size(), asked + 5);
+  call_that_fails();
+  EXPECT_EQ(client_->counters().retries, 1u);
+  EXPECT_EQ(Call(), 0);
+  call_that_fails();
+  EXPECT_EQ(client_->counters().retries, 2u) << "the success of a call adds a token";
+}
+
 TEST_F(ClientHealthTest, QuestionUnderWayOutlivesItsServerAndItsPlaceInTheList) {
   ConnectDoctors(3);
   for (auto& [index, doctor] : doctors_) doctor.silent = true;

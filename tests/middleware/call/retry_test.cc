@@ -186,6 +186,91 @@ TEST_F(RetryTest, LossOfTheConnectionIsRetriedIfItDoesNoHarm) {
   EXPECT_EQ(harmless.reply.syndrome(), 1u);
 }
 
+TEST_F(RetryTest, CallThatMayHaveRunIsNotRetrySafeWhenItsNextAttemptIsNotSent) {
+  options_.backoff_min_ns = options_.backoff_max_ns = 1000 * kMs;
+  Connect(1);
+  Outcome& outcome = Started(kHold);
+  KillServer(0);
+  Settle();
+  EXPECT_EQ(outcome.ended, 0) << "a pause";
+  Advance(6 * kMs);
+  ASSERT_EQ(outcome.ended, 1);
+  EXPECT_TRUE(absl::IsUnavailable(outcome.status)) << outcome.status;
+  EXPECT_EQ(outcome.status.message().find("not connected"), 0u) << outcome.status;
+  EXPECT_FALSE(base::IsRetrySafe(outcome.status));
+}
+
+TEST_F(RetryTest, CallThatMayHaveRunIsNotRetrySafeWhenItsNextAttemptWaits) {
+  options_.balancing = Balancing::kRoundRobin;
+  fake_options_.credits = 2;
+  Connect(2);
+  nodes_[1]->end->set_withhold_credits(true);
+  Outcome& retried = Started(kHold);
+  for (int i = 0; i < 3; ++i) Started(kHold);  // two of them take the credit of the other server
+  ASSERT_EQ(nodes_[0]->held.size(), 2u);
+  ASSERT_EQ(nodes_[1]->held.size(), 2u);
+  KillServer(0);
+  Settle();
+  Advance(6 * kMs);
+  ASSERT_EQ(retried.ended, 0) << "the second attempt waits for credit";
+  KillServer(1);
+  Settle();
+  ASSERT_EQ(retried.ended, 1);
+  EXPECT_TRUE(absl::IsUnavailable(retried.status)) << retried.status;
+  EXPECT_FALSE(base::IsRetrySafe(retried.status));
+}
+
+TEST_F(RetryTest, CallThatMayHaveRunIsNotRetrySafeWhenALaterAttemptIsRefused) {
+  Connect(1);
+  Outcome& outcome = Started(kHold);
+  FinishHeld(0, absl::UnavailableError("it has run"));
+  for (int attempt = 2; attempt <= 3; ++attempt) {
+    Advance(20 * kMs);
+    ASSERT_EQ(nodes_[0]->held.size(), 1u);
+    ServerCall* const call = nodes_[0]->held[0];
+    nodes_[0]->held.clear();
+    call->Refuse(base::Error(absl::StatusCode::kUnavailable, "refused",
+                             {.layer = "call", .retry_safe = true}));
+    Settle();
+  }
+  ASSERT_EQ(outcome.ended, 1);
+  EXPECT_TRUE(absl::IsUnavailable(outcome.status)) << outcome.status;
+  EXPECT_FALSE(base::IsRetrySafe(outcome.status));
+}
+
+TEST_F(RetryTest, CallWhoseAttemptsWereAllRefusedIsRetrySafe) {
+  Connect(1);
+  Outcome& outcome = Started(kHold);
+  for (int attempt = 1; attempt <= 3; ++attempt) {
+    ASSERT_EQ(nodes_[0]->held.size(), 1u);
+    ServerCall* const call = nodes_[0]->held[0];
+    nodes_[0]->held.clear();
+    call->Refuse(base::Error(absl::StatusCode::kUnavailable, "refused",
+                             {.layer = "call", .retry_safe = true}));
+    Settle();
+    Advance(20 * kMs);
+  }
+  ASSERT_EQ(outcome.ended, 1);
+  EXPECT_TRUE(absl::IsUnavailable(outcome.status)) << outcome.status;
+  EXPECT_TRUE(base::IsRetrySafe(outcome.status));
+}
+
+TEST_F(RetryTest, BudgetHasAMaximumAndUncountsExactly) {
+  RetryPolicy policy;
+  policy.budget = 1;
+  policy.budget_per_thousand_ok = 500;
+  RetryBudget budget(policy);
+  for (int i = 0; i < 10; ++i) budget.Succeeded();
+  EXPECT_TRUE(budget.Take());
+  EXPECT_FALSE(budget.Take()) << "no more than the maximum";
+  budget.Succeeded();
+  budget.Succeeded();
+  budget.Uncount();
+  EXPECT_FALSE(budget.Take());
+  budget.Succeeded();
+  EXPECT_TRUE(budget.Take());
+}
+
 TEST_F(RetryTest, BudgetKeepsAnOutageFromDoublingItsLoad) {
   options_.retry.budget = 10;
   options_.retry.budget_per_thousand_ok = 100;
