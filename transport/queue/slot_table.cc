@@ -2,6 +2,7 @@
 #include "transport/queue/slot_table.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace sluice::queue {
 
@@ -19,7 +20,26 @@ SlotTable::SlotTable(std::byte* data_area, uint32_t data_slots, size_t data_stri
       first_cell_(data_slots + control_slots),
       first_bulk_(data_slots + control_slots + cells),
       fresh_{0, first_control_, first_bulk_},
-      free_count_{data_slots, control_slots, bulk_slots} {}
+      free_count_{data_slots, control_slots, bulk_slots},
+      owners_(control_slots) {}
+
+uint32_t SlotTable::TakeControlFor(uint64_t owner) {
+  const uint32_t index = TakeFrom(kControl);
+  if (index == kNoSlot) return kNoSlot;
+  // Twice as many as there can be, so that entries come and go without an allocation.
+  if (control_of_.capacity() == 0) control_of_.reserve(size_t{2} * control_slots());
+  owners_[index - first_control_] = owner;
+  ++control_of_[owner];
+  return index;
+}
+
+void SlotTable::GiveControl(uint32_t index) {
+  PutBack(kControl, index);
+  const uint64_t owner = std::exchange(owners_[index - first_control_], 0);
+  if (owner == 0) return;
+  const auto it = control_of_.find(owner);
+  if (--it->second == 0) control_of_.erase(it);
+}
 
 void SlotTable::BeginCells(uint32_t first, uint32_t count) {
   if (slots_[first].generation != 0) return;

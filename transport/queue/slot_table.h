@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "absl/container/flat_hash_map.h"
 #include "transport/base/zeroed_array.h"
 
 namespace sluice::queue {
@@ -78,6 +79,13 @@ class SlotTable {
             uint32_t bulk_slots = 0, uint32_t cells = 0);
 
   uint32_t Take(bool control) { return TakeFrom(control ? kControl : kData); }
+  // Takes a control slot, and counts it for its owner until it is free. `owner`: any number except 0. Allocates memory in the first call.
+  uint32_t TakeControlFor(uint64_t owner);
+  // Returns the number of control slots that are counted for the owner.
+  uint32_t ControlOf(uint64_t owner) const {
+    const auto it = control_of_.find(owner);
+    return it == control_of_.end() ? 0 : it->second;
+  }
   uint32_t TakeBulk() { return TakeFrom(kBulk); }
   // Makes `count` cells usable, beginning with `first`. Call before the first use of one; later calls have no effect.
   void BeginCells(uint32_t first, uint32_t count);
@@ -92,10 +100,8 @@ class SlotTable {
     slot.refused = false;
     NextGeneration(slot);
     if (slot.cell) return;
-    const Class its = ClassOf(slot);
-    slot.next = free_[its];
-    free_[its] = index;
-    ++free_count_[its];
+    if (slot.control) return GiveControl(index);
+    PutBack(slot.bulk ? kBulk : kData, index);
   }
 
   // Ends the request of a slot. Frees the slot if it is released, and holds it otherwise.
@@ -126,6 +132,7 @@ class SlotTable {
   uint32_t max_bytes() const { return max_bytes_; }
   uint32_t free_data() const { return free_count_[kData]; }
   uint32_t free_control() const { return free_count_[kControl]; }
+  uint32_t control_slots() const { return first_cell_ - first_control_; }
   uint32_t free_bulk() const { return free_count_[kBulk]; }
   // Returns the index of the first cell. Cells are between control and bulk slots.
   uint32_t first_cell() const { return first_cell_; }
@@ -141,9 +148,10 @@ class SlotTable {
  private:
   enum Class : uint8_t { kData, kControl, kBulk, kClasses };
 
-  static Class ClassOf(const Slot& slot) {
-    if (slot.bulk) return kBulk;
-    return slot.control ? kControl : kData;
+  void PutBack(Class its, uint32_t index) {
+    slots_[index].next = free_[its];
+    free_[its] = index;
+    ++free_count_[its];
   }
   uint32_t TakeFrom(Class from) {
     if (free_count_[from] == 0) return kNoSlot;
@@ -159,6 +167,8 @@ class SlotTable {
   // Writes the next slot that was never taken, and returns its index. Call only if there is one.
   uint32_t BeginNext(Class from);
   void Begin(uint32_t index);
+  // Also ends the count for its owner, if it has one. Separate, so that it costs other slots nothing.
+  void GiveControl(uint32_t index);
 
   // Makes completions of earlier requests invalid.
   static void NextGeneration(Slot& slot) {
@@ -177,8 +187,10 @@ class SlotTable {
   uint32_t first_bulk_;
   // By class. Slots that were given back: last in, first out, so the warmest buffer comes first.
   uint32_t free_[kClasses] = {kNoSlot, kNoSlot, kNoSlot};
-  uint32_t fresh_[kClasses];       // next slot that was never taken
-  uint32_t free_count_[kClasses];  // both together
+  uint32_t fresh_[kClasses];                            // next slot that was never taken
+  uint32_t free_count_[kClasses];                       // both together
+  base::ZeroedArray<uint64_t> owners_;                  // of control slots; 0: none
+  absl::flat_hash_map<uint64_t, uint32_t> control_of_;  // slots of each owner that has any
 };
 
 // A FIFO of slots, linked through Slot::next in a ring: the last slot links to the first. Four bytes, because each peer has two lists.
