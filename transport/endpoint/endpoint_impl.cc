@@ -404,7 +404,7 @@ void EndpointImpl::Flush() {
 bool EndpointImpl::PrepareToSleep() {
   for (receive::ReceiveQueue* queue : queues_by_tag_) queue->Refill();
   HushAll();
-  SayControl();
+  if (ControlWaiting() != 0) SayControl();
   const uint32_t free_control = slots_->free_control();
   const size_t waiting = ControlWaiting();
   Flush();

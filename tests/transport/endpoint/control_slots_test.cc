@@ -81,7 +81,7 @@ class ControlSlotsTest : public OffenderTest {
 };
 
 TEST_F(ControlSlotsTest, PeerThatTakesNothingGetsAQuarterAndOthersGetTheirAnswers) {
-  FillSlots();
+  ASSERT_NO_FATAL_FAILURE(FillSlots());
   EXPECT_GE(Counts().credit_messages, kSlots / 4 - kFew);
   Say(other_, peer::Kind::kProbe);
   Drive(*server_, other_, [&] { return other_.Has(peer::Kind::kCredits); });
@@ -90,7 +90,7 @@ TEST_F(ControlSlotsTest, PeerThatTakesNothingGetsAQuarterAndOthersGetTheirAnswer
 
 // Once others have the first quarter, it gets a few.
 TEST_F(ControlSlotsTest, PeerGetsAFewWhileAQuarterIsInUse) {
-  FillSlots();
+  ASSERT_NO_FATAL_FAILURE(FillSlots());
   const uint64_t before = Counts().credit_messages;
   RawPeer second(Shared(), &softdc::Verbs(), /*first_buffers=*/1);
   ConnectOffender(second);
@@ -108,7 +108,7 @@ TEST_F(ControlSlotsTest, PeerGetsAFewWhileAQuarterIsInUse) {
 }
 
 TEST_F(ControlSlotsTest, AnswerThatWaitedIsSentWhenThePeerTakesItsMessages) {
-  FillSlots();
+  ASSERT_NO_FATAL_FAILURE(FillSlots());
   const uint64_t before = Counts().credit_messages;
   while (!server_->endpoint->PrepareToSleep()) server_->endpoint->Poll();
   EXPECT_EQ(Counts().credit_messages, before) << "it sleeps although an answer waits";
@@ -121,7 +121,7 @@ TEST_F(ControlSlotsTest, AnswerThatWaitedIsSentWhenThePeerTakesItsMessages) {
 }
 
 TEST_F(ControlSlotsTest, GoodbyesAreSent) {
-  FillSlots();
+  ASSERT_NO_FATAL_FAILURE(FillSlots());
   server_->endpoint->Disconnect(saw_.ups[1].id);
   Drive(*server_, other_, [&] { return other_.Has(peer::Kind::kGoodbye) || other_.down; });
   EXPECT_TRUE(other_.Has(peer::Kind::kGoodbye));
@@ -134,7 +134,7 @@ TEST_F(ControlSlotsTest, GoodbyesAreSent) {
 
 // Both have used all credit, and have answered all requests for a report, the second of which may follow from the first answer.
 TEST_F(ControlSlotsTest, PeersBehindItAreAskedForCredit) {
-  FillSlots();
+  ASSERT_NO_FATAL_FAILURE(FillSlots());
   SendAll(saw_.ups[0].id);
   SendAll(saw_.ups[1].id);
   Say(hostile_, peer::Kind::kCredits, 2);
