@@ -2,7 +2,6 @@
 #include "transport/queue/slot_table.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace sluice::queue {
 
@@ -26,19 +25,16 @@ SlotTable::SlotTable(std::byte* data_area, uint32_t data_slots, size_t data_stri
 uint32_t SlotTable::TakeControlFor(uint64_t owner) {
   const uint32_t index = TakeFrom(kControl);
   if (index == kNoSlot) return kNoSlot;
-  // Twice as many as there can be, so that entries come and go without an allocation.
-  if (control_of_.capacity() == 0) control_of_.reserve(size_t{2} * control_slots());
   owners_[index - first_control_] = owner;
-  ++control_of_[owner];
   return index;
 }
 
-void SlotTable::GiveControl(uint32_t index) {
-  PutBack(kControl, index);
-  const uint64_t owner = std::exchange(owners_[index - first_control_], 0);
-  if (owner == 0) return;
-  const auto it = control_of_.find(owner);
-  if (--it->second == 0) control_of_.erase(it);
+uint32_t SlotTable::ControlOf(uint64_t owner) const {
+  uint32_t count = 0;
+  for (uint32_t index = first_control_; index < fresh_[kControl]; ++index) {
+    if (slots_[index].use != SlotUse::kFree && owners_[index - first_control_] == owner) ++count;
+  }
+  return count;
 }
 
 void SlotTable::BeginCells(uint32_t first, uint32_t count) {

@@ -17,7 +17,6 @@
 #include <cstdint>
 #include <optional>
 
-#include "absl/container/flat_hash_map.h"
 #include "transport/base/zeroed_array.h"
 
 namespace sluice::queue {
@@ -78,14 +77,11 @@ class SlotTable {
             std::byte* control_area, uint32_t control_slots, size_t control_stride_bytes,
             uint32_t bulk_slots = 0, uint32_t cells = 0);
 
-  uint32_t Take(bool control) { return TakeFrom(control ? kControl : kData); }
-  // Takes a control slot, and counts it for its owner until it is free. `owner`: any number except 0. Allocates memory in the first call.
+  uint32_t Take(bool control) { return control ? TakeControlFor(0) : TakeFrom(kData); }
+  // Takes a control slot and notes whose it is. `owner`: 0 if it counts for nobody.
   uint32_t TakeControlFor(uint64_t owner);
-  // Returns the number of control slots that are counted for the owner.
-  uint32_t ControlOf(uint64_t owner) const {
-    const auto it = control_of_.find(owner);
-    return it == control_of_.end() ? 0 : it->second;
-  }
+  // Returns the number of control slots that the owner holds. Looks at each control slot, so ask only when many are in use.
+  uint32_t ControlOf(uint64_t owner) const;
   uint32_t TakeBulk() { return TakeFrom(kBulk); }
   // Makes `count` cells usable, beginning with `first`. Call before the first use of one; later calls have no effect.
   void BeginCells(uint32_t first, uint32_t count);
@@ -100,8 +96,10 @@ class SlotTable {
     slot.refused = false;
     NextGeneration(slot);
     if (slot.cell) return;
-    if (slot.control) return GiveControl(index);
-    PutBack(slot.bulk ? kBulk : kData, index);
+    const Class its = ClassOf(slot);
+    slot.next = free_[its];
+    free_[its] = index;
+    ++free_count_[its];
   }
 
   // Ends the request of a slot. Frees the slot if it is released, and holds it otherwise.
@@ -148,10 +146,9 @@ class SlotTable {
  private:
   enum Class : uint8_t { kData, kControl, kBulk, kClasses };
 
-  void PutBack(Class its, uint32_t index) {
-    slots_[index].next = free_[its];
-    free_[its] = index;
-    ++free_count_[its];
+  static Class ClassOf(const Slot& slot) {
+    if (slot.bulk) return kBulk;
+    return slot.control ? kControl : kData;
   }
   uint32_t TakeFrom(Class from) {
     if (free_count_[from] == 0) return kNoSlot;
@@ -167,8 +164,6 @@ class SlotTable {
   // Writes the next slot that was never taken, and returns its index. Call only if there is one.
   uint32_t BeginNext(Class from);
   void Begin(uint32_t index);
-  // Also ends the count for its owner, if it has one. Separate, so that it costs other slots nothing.
-  void GiveControl(uint32_t index);
 
   // Makes completions of earlier requests invalid.
   static void NextGeneration(Slot& slot) {
@@ -187,10 +182,9 @@ class SlotTable {
   uint32_t first_bulk_;
   // By class. Slots that were given back: last in, first out, so the warmest buffer comes first.
   uint32_t free_[kClasses] = {kNoSlot, kNoSlot, kNoSlot};
-  uint32_t fresh_[kClasses];                            // next slot that was never taken
-  uint32_t free_count_[kClasses];                       // both together
-  base::ZeroedArray<uint64_t> owners_;                  // of control slots; 0: none
-  absl::flat_hash_map<uint64_t, uint32_t> control_of_;  // slots of each owner that has any
+  uint32_t fresh_[kClasses];            // next slot that was never taken
+  uint32_t free_count_[kClasses];       // both together
+  base::ZeroedArray<uint64_t> owners_;  // of control slots; right while the slot is in use
 };
 
 // A FIFO of slots, linked through Slot::next in a ring: the last slot links to the first. Four bytes, because each peer has two lists.
