@@ -36,6 +36,9 @@ inline constexpr uint32_t kControlBuffersForOnePeer = 32;
 
 // Number of send buffers for control messages.
 inline constexpr uint32_t kControlSlots = 256;
+// Maximum number of these that a peer may hold once a quarter of them is in use. Otherwise a peer that takes no messages could hold
+// all of them (docs/decisions/0046).
+inline constexpr uint32_t kFewControlSlots = 4;
 
 // Maximum number of lanes of peers that this side writes from a send ring.
 inline constexpr uint32_t kSendRings = 16;  // Peer::ring has room for 31

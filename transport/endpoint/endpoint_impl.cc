@@ -404,9 +404,13 @@ void EndpointImpl::Flush() {
 bool EndpointImpl::PrepareToSleep() {
   for (receive::ReceiveQueue* queue : queues_by_tag_) queue->Refill();
   HushAll();
+  if (ControlWaiting() != 0) SayControl();
+  const uint32_t free_control = slots_->free_control();
+  const size_t waiting = ControlWaiting();
   Flush();
   ibv_req_notify_cq(receive_cq_.get(), 0);
-  if (queue_->busy()) ibv_req_notify_cq(send_cq_.get(), 0);
+  const bool armed = queue_->busy();
+  if (armed) ibv_req_notify_cq(send_cq_.get(), 0);
   look_at_fds_ = true;
   // A completion between the last poll and the arming raises no event. It is kept for Poll(), because
   // only Poll() calls the handler.
@@ -420,11 +424,11 @@ bool EndpointImpl::PrepareToSleep() {
   if (blocked_.empty()) timers_.Cancel(&ask_timer_);
   if (rc_ != nullptr && rc_->stopping()) return false;  // the next pass destroys the queue pairs
   return PrepareHeldToSleep() && !large_work_ && !arrivals_taken() && sent == 0 && downs_.empty() &&
-         ending_.empty() && resends_.empty() && lost_control_.empty() && credit_reports_.empty() &&
-         report_queue_.empty() && unsaid_.empty() && owed_targets_.empty() &&
+         ending_.empty() && resends_.empty() && lost_control_.empty() && unsaid_.empty() &&
          windows_.work != WindowWork::kNow && !SomeoneMayWrite() &&
-         // Completions free control slots, and wake a sleeping thread.
-         (windows_.words.empty() || (windows_.words_wait && queue_->busy()));
+         // Messages wait for slots only, and none was freed since. Completions free slots, and wake a sleeping thread.
+         ControlWaiting() == waiting && slots_->free_control() == free_control &&
+         (waiting == 0 || armed);
 }
 
 int64_t EndpointImpl::SleepLimitNs() const {

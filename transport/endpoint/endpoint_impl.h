@@ -223,7 +223,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void LookAt(Peer* peer, bool heard_all);
   void OnProbe(Peer* peer);
 
-  // messages.cc
+  // messages.cc, control_slots.cc
   receive::ReceiveQueue& QueueOf(const ibv_wc& wc) const;
   int Receive();
   // Takes all available completions. Returns false if there are none.
@@ -255,10 +255,12 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   int TellWritable();
   bool SomeoneMayWrite() const;
   void SendCredits();
-  // Returns false if no slot is free. A broken target drops the message although this returns true: OnSent() reports the drop if
-  // `notify` is set, and TellResends() repeats messages that must arrive.
-  bool PostControl(Peer* peer, peer::Kind kind, bool notify);
-  // Posts a control message with a body. Returns false if no slot is free.
+  uint32_t TakeControl(const Peer& peer, uint32_t most = kFewControlSlots);
+  void SayControl();
+  size_t ControlWaiting() const;
+  // These return false if TakeControl() finds no slot. A broken target drops the message although they return true: OnSent() reports
+  // the drop if `notify` is set, and TellResends() repeats messages that must arrive.
+  bool PostControl(Peer* peer, peer::Kind kind, bool notify, uint32_t most = kFewControlSlots);
   bool PostBody(Peer* peer, peer::Kind kind, peer::Bytes body);
   bool PostTerms(Peer* peer, peer::Kind kind, const peer::Terms& terms, const peer::Key& key,
                  bool notify);
@@ -526,8 +528,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   uint64_t lane_bytes_ = 0;
   bool lanes_wanted_ = false;
   uint16_t period_ = 0;  // for lane::Heat
-  uint32_t period_messages_ = 0;
-  uint32_t lane_generations_ = 0;
+  uint32_t period_messages_ = 0, lane_generations_ = 0;
   int64_t hushed_ns_ = -1;  // time since which lanes prevent a long sleep; -1: they do not
   std::vector<std::byte> lane_message_;  // copy of the message that is being handled
   std::vector<PeerId> lane_words_;       // peers to which a lane message is due
@@ -582,8 +583,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   base::Timer window_timer_;  // armed while windows are recalled, by either side
   bool someone_up_ = false;   // a peer was up in this round of the sweep
   HandshakeCounts handshakes_;
-  uint32_t peer_count_ = 0;
-  uint32_t ups_ = 0, beginners_ = 0;  // of peers that are or were up, and of the rest
+  uint32_t peer_count_ = 0, ups_ = 0, beginners_ = 0;  // all; are or were up; the rest
   absl::Status ended_;  // not OK: the device or a queue has failed, and the endpoint is unusable
   bool closed_ = false, may_block_ = false;  // may_block_: AllowBlocking() was called
   bool look_at_fds_ = true;  // the next Poll() checks descriptors: after a sleep or a command

@@ -54,10 +54,13 @@ void EndpointImpl::LookAt(Peer* peer, bool heard_all) {
     return;
   }
   if (!peer->probe_outstanding) {
-    // Without a free control slot, the peer is probed a round later.
-    if (!PostControl(peer, peer::Kind::kProbe, /*notify=*/false)) return;
+    // A few more than any peer gets without this check: a peer that hangs with unread messages must be found.
+    const uint32_t most = slots_->control_slots() / 4 + kFewControlSlots;
+    const bool posted = PostControl(peer, peer::Kind::kProbe, /*notify=*/false, most);
+    // Without a free control slot, the peer is probed a round later. A peer with so many unread messages needs no probe.
+    if (!posted && slots_->free_control() == 0) return;
     peer->probe_outstanding = true;
-    ++counters_.probes;
+    counters_.probes += posted ? 1 : 0;
     return;
   }
   if (!heard_all) return;

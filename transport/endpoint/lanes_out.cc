@@ -50,7 +50,7 @@ void EndpointImpl::OnLaneAsk(Peer* peer, peer::Bytes body) {
     return EndSender(peer);
   }
   if (peer->lanes == 0 && free_peer_lanes_.empty() && peer_lanes_.size() == UINT16_MAX) {
-    // No record is left for this lane: the peer is told that it is lost, if a control slot is free.
+    // No record is left for this lane: the peer is told that it is lost, if it may take a control slot.
     std::array<std::byte, lane::kAnswerBytes> refusal;
     lane::Store(lane::Answer{.generation = ask->grant.generation,
                              .turn = ask->turn,
@@ -97,7 +97,7 @@ void EndpointImpl::SayLaneWords() {
     Peer* peer = Find(id);
     if (peer == nullptr || peer->lanes == 0) continue;
     if (!SayLaneWords(peer)) {
-      lane_words_[kept++] = id;  // no control slot is free: retried later
+      lane_words_[kept++] = id;  // it may take no control slot: retried later
     } else {
       LanesOf(peer).listed = false;
     }

@@ -163,8 +163,8 @@ void EndpointImpl::Cancel(PeerId id, SendBuffer buffer) {
   if (peer != nullptr) CountUnacknowledged(peer);
 }
 
-bool EndpointImpl::PostControl(Peer* peer, peer::Kind kind, bool notify) {
-  const uint32_t slot = slots_->Take(/*control=*/true);
+bool EndpointImpl::PostControl(Peer* peer, peer::Kind kind, bool notify, uint32_t most) {
+  const uint32_t slot = TakeControl(*peer, most);
   if (slot == queue::kNoSlot) return false;
   WritePrefix(peer, slot, kind, false,
               kind == peer::Kind::kGoodbye ? peer->committed : uint16_t{0});
@@ -176,7 +176,7 @@ bool EndpointImpl::PostControl(Peer* peer, peer::Kind kind, bool notify) {
 }
 
 bool EndpointImpl::PostBody(Peer* peer, peer::Kind kind, peer::Bytes body) {
-  const uint32_t slot = slots_->Take(/*control=*/true);
+  const uint32_t slot = TakeControl(*peer);
   if (slot == queue::kNoSlot) return false;
   WritePrefix(peer, slot, kind);
   std::copy(body.begin(), body.end(), (*slots_)[slot].data + peer::kPrefixBytes);
@@ -190,7 +190,8 @@ bool EndpointImpl::PostBody(Peer* peer, peer::Kind kind, peer::Bytes body) {
 
 bool EndpointImpl::PostTerms(Peer* peer, peer::Kind kind, const peer::Terms& terms,
                              const peer::Key& key, bool notify) {
-  const uint32_t slot = slots_->Take(/*control=*/true);
+  // A peer has one message of its handshake at a time, and gets no other message before it.
+  const uint32_t slot = TakeControl(*peer, kControlSlots);
   if (slot == queue::kNoSlot) return false;
   WritePrefix(peer, slot, kind);
   std::byte* bytes = (*slots_)[slot].data;
@@ -420,7 +421,7 @@ void EndpointImpl::RequestReports() {
     const bool ask = peer->state == peer::State::kUp && peer->report_needed &&
                      !peer->report_requested && peer->target.unacknowledged != 0;
     if (ask && !PostControl(peer, peer::Kind::kProbe, /*notify=*/false)) {
-      report_queue_[kept++] = peer;  // no control slot is free: retried later
+      report_queue_[kept++] = peer;  // it may take no control slot: retried later
       continue;
     }
     peer->report_queued = 0;
@@ -453,7 +454,7 @@ void EndpointImpl::SendCredits() {
       peer->credit_report_queued = false;
       ++counters_.credit_messages;
     } else {
-      credit_reports_[kept++] = peer;  // no control slot is free: retried later
+      credit_reports_[kept++] = peer;  // it may take no control slot: retried later
     }
   }
   credit_reports_.resize(kept);

@@ -258,7 +258,7 @@ void EndpointImpl::Disconnect(PeerId id) {
 
 void EndpointImpl::SayGoodbye(Peer* peer) {
   if (SendRing* ring = RingTo(*peer)) WriteCells(ring);
-  if (!PostControl(peer, peer::Kind::kGoodbye, /*notify=*/true)) {
+  if (!PostControl(peer, peer::Kind::kGoodbye, /*notify=*/true, /*most=*/kControlSlots)) {
     peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state);
     return EndLater(peer);  // the peer sees only the end of the connection
   }

@@ -87,15 +87,21 @@ void EndpointImpl::OweTargets(Peer* peer) {
 // Leaves half of the control slots for other messages: a goodbye that finds no slot is not sent.
 void EndpointImpl::SayTargets() {
   size_t said = 0;
+  size_t kept = 0;
   for (; said < owed_targets_.size() && slots_->free_control() > kControlSlots / 2; ++said) {
-    Peer* peer = Find(owed_targets_[said]);
+    const PeerId id = owed_targets_[said];
+    Peer* peer = Find(id);
     if (peer == nullptr) continue;
+    const bool due = peer->state == peer::State::kUp && peer->old_targets;
+    if (due && !PostBody(peer, peer::Kind::kTargets,
+                         peer::EncodeTargets(ReceptionOf(*peer).TargetsOf(/*old=*/false)))) {
+      owed_targets_[kept++] = id;  // it has its share of the control slots: retried later
+      continue;
+    }
     peer->targets_due = 0;
-    if (peer->state != peer::State::kUp || !peer->old_targets) continue;
-    PostBody(peer, peer::Kind::kTargets,
-             peer::EncodeTargets(ReceptionOf(*peer).TargetsOf(/*old=*/false)));
   }
-  owed_targets_.erase(owed_targets_.begin(), owed_targets_.begin() + static_cast<ptrdiff_t>(said));
+  const auto begin = owed_targets_.begin();
+  owed_targets_.erase(begin + static_cast<ptrdiff_t>(kept), begin + static_cast<ptrdiff_t>(said));
 }
 
 void EndpointImpl::OnRenewTime(base::Timer*, void* context) {
@@ -156,7 +162,7 @@ void EndpointImpl::OnTargets(Peer* peer, peer::Bytes body) {
   use(&peer->target);
   const auto large = large_of_.find(peer->index());
   if (large != large_of_.end()) use(&large->second->target);
-  // Without a free control slot no answer is sent, and the peer repeats its message.
+  // If the peer may take no control slot, no answer is sent, and the peer repeats its message.
   std::array<std::byte, sizeof(uint32_t)> taken;
   peer::Store(taken.data(), targets->control_dctn);
   PostBody(peer, peer::Kind::kTargetsTaken, taken);

@@ -163,7 +163,8 @@ void EndpointImpl::AskBlocked() {
       continue;
     }
     if (peer->report_requested) continue;
-    if (!PostControl(peer, peer::Kind::kProbe, /*notify=*/false)) break;
+    // The next round asks again. Other peers may take a control slot although this peer may not.
+    if (!PostControl(peer, peer::Kind::kProbe, /*notify=*/false)) continue;
     peer->report_requested = 1;
     ++counters_.probes;
   }

@@ -244,7 +244,6 @@ void EndpointImpl::ReturnWindow(Peer* peer, PeerWindows* windows) {
 void EndpointImpl::OweWindowWord(Peer* peer, PeerWindows* windows) {
   if (std::exchange(windows->listed, true)) return;
   windows_.words.push_back(peer->id());
-  windows_.words_wait = false;
 }
 
 void EndpointImpl::SayWindowWords() {
@@ -257,14 +256,13 @@ void EndpointImpl::SayWindowWords() {
     if (SayWindowWords(peer, &it->second)) {
       it->second.listed = false;
     } else {
-      windows_.words[kept++] = id;  // no control slot is free: retried later
+      windows_.words[kept++] = id;  // it may take no control slot: retried later
     }
   }
   windows_.words.resize(kept);
-  windows_.words_wait = true;
 }
 
-// Returns false if too few control slots are free.
+// Returns false if too few control slots are free, or the peer has its share of them.
 bool EndpointImpl::SayWindowWords(Peer* peer, PeerWindows* windows) {
   if (peer->state != peer::State::kUp) return true;
   const auto say = [&](bool* due, peer::Kind kind, const peer::WindowWord& word) {
@@ -290,11 +288,18 @@ bool EndpointImpl::SayWindowWords(Peer* peer, PeerWindows* windows) {
   }
   const auto kind =
       windows->out == Out::kAsked ? peer::Kind::kWindowAsk : peer::Kind::kWindowReturn;
-  return say(&windows->grant_due, peer::Kind::kWindowGrant,
-             {.number = windows->number, .count = peer->receive.window()}) &&
-         say(&windows->word_due, kind, {.number = windows->asked, .count = peer->send.used()}) &&
-         say(&windows->recall_due, peer::Kind::kWindowRecall,
-             {.number = windows->number, .count = 0});
+  if (say(&windows->grant_due, peer::Kind::kWindowGrant,
+          {.number = windows->number, .count = peer->receive.window()}) &&
+      say(&windows->word_due, kind, {.number = windows->asked, .count = peer->send.used()}) &&
+      say(&windows->recall_due, peer::Kind::kWindowRecall,
+          {.number = windows->number, .count = 0})) {
+    return true;
+  }
+  // The peer does not take the messages that it was sent before the recall. Its time runs, so that it can't keep its window that way.
+  if (windows->recall_due && windows->recalled_ns < 0 && slots_->free_control() > kLeftByRecalls) {
+    windows->recalled_ns = windows->said_ns = clock_.NowNs();
+  }
+  return false;
 }
 
 // Called after requests to the peer failed. Repeats the messages that follow from the present state.

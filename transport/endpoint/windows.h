@@ -75,7 +75,6 @@ struct PeerWindows {
 struct WindowBooks {
   absl::flat_hash_map<uint32_t, PeerWindows> of_peer;  // by the peer's index
   std::vector<PeerId> words;                           // peers to which a window message is due
-  bool words_wait = false;                             // all of them wait for control slots
   std::vector<PeerId> held_returns;   // peers whose recalled window can't be returned yet
   std::deque<PeerId> postponed_asks;  // peers that wait for a send buffer, then for a window
   std::vector<PeerId> returning;  // peers whose window was returned; its messages may be missing

@@ -19,7 +19,23 @@ SlotTable::SlotTable(std::byte* data_area, uint32_t data_slots, size_t data_stri
       first_cell_(data_slots + control_slots),
       first_bulk_(data_slots + control_slots + cells),
       fresh_{0, first_control_, first_bulk_},
-      free_count_{data_slots, control_slots, bulk_slots} {}
+      free_count_{data_slots, control_slots, bulk_slots},
+      owners_(control_slots) {}
+
+uint32_t SlotTable::TakeControlFor(uint64_t owner) {
+  const uint32_t index = TakeFrom(kControl);
+  if (index == kNoSlot) return kNoSlot;
+  owners_[index - first_control_] = owner;
+  return index;
+}
+
+uint32_t SlotTable::ControlOf(uint64_t owner) const {
+  uint32_t count = 0;
+  for (uint32_t index = first_control_; index < fresh_[kControl]; ++index) {
+    if (slots_[index].use != SlotUse::kFree && owners_[index - first_control_] == owner) ++count;
+  }
+  return count;
+}
 
 void SlotTable::BeginCells(uint32_t first, uint32_t count) {
   if (slots_[first].generation != 0) return;

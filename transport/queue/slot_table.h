@@ -77,7 +77,11 @@ class SlotTable {
             std::byte* control_area, uint32_t control_slots, size_t control_stride_bytes,
             uint32_t bulk_slots = 0, uint32_t cells = 0);
 
-  uint32_t Take(bool control) { return TakeFrom(control ? kControl : kData); }
+  uint32_t Take(bool control) { return control ? TakeControlFor(0) : TakeFrom(kData); }
+  // Takes a control slot and notes whose it is. `owner`: 0 if it counts for nobody.
+  uint32_t TakeControlFor(uint64_t owner);
+  // Returns the number of control slots that the owner holds. Looks at each control slot, so ask only when many are in use.
+  uint32_t ControlOf(uint64_t owner) const;
   uint32_t TakeBulk() { return TakeFrom(kBulk); }
   // Makes `count` cells usable, beginning with `first`. Call before the first use of one; later calls have no effect.
   void BeginCells(uint32_t first, uint32_t count);
@@ -126,6 +130,7 @@ class SlotTable {
   uint32_t max_bytes() const { return max_bytes_; }
   uint32_t free_data() const { return free_count_[kData]; }
   uint32_t free_control() const { return free_count_[kControl]; }
+  uint32_t control_slots() const { return first_cell_ - first_control_; }
   uint32_t free_bulk() const { return free_count_[kBulk]; }
   // Returns the index of the first cell. Cells are between control and bulk slots.
   uint32_t first_cell() const { return first_cell_; }
@@ -177,8 +182,9 @@ class SlotTable {
   uint32_t first_bulk_;
   // By class. Slots that were given back: last in, first out, so the warmest buffer comes first.
   uint32_t free_[kClasses] = {kNoSlot, kNoSlot, kNoSlot};
-  uint32_t fresh_[kClasses];       // next slot that was never taken
-  uint32_t free_count_[kClasses];  // both together
+  uint32_t fresh_[kClasses];            // next slot that was never taken
+  uint32_t free_count_[kClasses];       // both together
+  base::ZeroedArray<uint64_t> owners_;  // of control slots; right while the slot is in use
 };
 
 // A FIFO of slots, linked through Slot::next in a ring: the last slot links to the first. Four bytes, because each peer has two lists.

@@ -52,14 +52,17 @@ struct RawPeer final : cm::RawConnector, queue::QueueUser {
   static constexpr uint32_t kSlotBytes = 256;
   static constexpr uint64_t kControlKey = 0x5eed;
 
-  // `table` outlives it.
+  // `table` outlives it. It posts only the first `first_buffers` of its receive buffers until TakeAll().
   explicit RawPeer(const peer::Secrets& shared = {},
-                   const verbs::VerbsApi* table = &softdc::Verbs())
+                   const verbs::VerbsApi* table = &softdc::Verbs(),
+                   uint32_t first_buffers = UINT32_MAX)
       : RawConnector(table, Patient()), secrets(shared) {
     send_cq = std::move(*verbs::CreateCq(device->api(), device->context(), 1024, nullptr));
     receive_cq = std::move(*verbs::CreateCq(device->api(), device->context(), 1024, nullptr));
     control = std::move(*receive::ReceiveQueue::Create(
-        *device, receive_cq.get(), {.depth = 64, .buffer_bytes = 256, .access_key = kControlKey}));
+        *device, receive_cq.get(),
+        {.depth = 64, .first = first_buffers, .buffer_bytes = 256, .access_key = kControlKey}));
+    takes = first_buffers == UINT32_MAX;
     memory = std::move(*memory::Slab::Create(device->api(), device->pd(), kSlots * kSlotBytes, 0));
     slots.emplace(memory.data(), 0, kSlotBytes, memory.data(), kSlots, kSlotBytes);
     pool = std::move(*queue::DciPool::Create(*device, send_cq.get(), *slots, memory.lkey(), {},
@@ -165,10 +168,22 @@ struct RawPeer final : cm::RawConnector, queue::QueueUser {
       const auto index = static_cast<uint32_t>(wc.wr_id);
       const std::byte* bytes = control->buffer(index);
       received.emplace_back(bytes, bytes + wc.byte_len);
-      control->Recycle(index);
+      if (takes) control->Recycle(index);
       ++count;
     }
     return count;
+  }
+  // Posts all receive buffers, and from now on posts each again.
+  void TakeAll() {
+    takes = true;
+    control->Want(control->depth());
+  }
+  bool Has(peer::Kind kind) const {
+    return std::any_of(received.begin(), received.end(), [kind](const auto& bytes) {
+      peer::Prefix prefix;
+      return peer::LoadPrefix(bytes.data(), static_cast<uint32_t>(bytes.size()), &prefix) &&
+             prefix.kind == kind;
+    });
   }
   // As a client whose proof was answered: the terms of the answer. Words about credit may have come behind it.
   peer::Terms TakeAnswer() {
@@ -261,6 +276,7 @@ struct RawPeer final : cm::RawConnector, queue::QueueUser {
   std::unique_ptr<queue::DciPool> pool;
   queue::Target target;
   bool without_dc = false;  // what its greetings say
+  bool takes = true;        // posts a receive buffer again after its message
   bool opened = false, failed = false, welcomed = false;
   int under_way = 0;
 

@@ -47,6 +47,32 @@ TEST(SlotTableTake, LastGivenComesFirst) {
   EXPECT_EQ(area.slots.Take(false), a);
 }
 
+TEST(SlotTableControl, SlotsAreCountedForTheirOwnersUntilTheyAreFree) {
+  Area area;
+  constexpr uint64_t kAnn = 7, kBob = uint64_t{1} << 32 | 7;
+  EXPECT_EQ(area.slots.control_slots(), 2u);
+  const uint32_t first = area.slots.TakeControlFor(kAnn);
+  const uint32_t second = area.slots.TakeControlFor(kAnn);
+  ASSERT_NE(second, kNoSlot);
+  EXPECT_EQ(area.slots.TakeControlFor(kBob), kNoSlot);
+  EXPECT_EQ(area.slots.ControlOf(kAnn), 2u);
+  EXPECT_EQ(area.slots.ControlOf(kBob), 0u);
+  area.slots[first].use = SlotUse::kPosted;
+  area.slots.Complete(first);
+  EXPECT_EQ(area.slots.ControlOf(kAnn), 1u);
+  ASSERT_EQ(area.slots.TakeControlFor(kBob), first);
+  EXPECT_EQ(area.slots.ControlOf(kBob), 1u);
+  area.slots.Give(second);
+  EXPECT_EQ(area.slots.ControlOf(kAnn), 0u);
+  EXPECT_EQ(area.slots.ControlOf(kBob), 1u);
+  // Without an owner it counts for nobody.
+  ASSERT_EQ(area.slots.Take(true), second);
+  area.slots.Give(second);
+  area.slots.Give(first);
+  EXPECT_EQ(area.slots.ControlOf(kBob), 0u);
+  EXPECT_EQ(area.slots.free_control(), 2u);
+}
+
 TEST(SlotTablePosted, OnlyThePostedSlotOfThisGeneration) {
   Area area;
   const uint32_t slot = area.slots.Take(false);
