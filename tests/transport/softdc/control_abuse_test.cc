@@ -360,14 +360,14 @@ TEST(ControlAbuse, CarriedAnswersThatDoNotFitTheirDescriptorsEndTheConnection) {
   const UniqueFd segment = Memfd(F_SEAL_SHRINK);
   const int fd = segment.get();
   const std::vector<ControlMessage> none, one = {FakeOwner::Segment(1)},
-                                          nine(shm::kMaxPacketMessages, one[0]);
+                                          too_many(shm::kMaxPacketMessages, one[0]);
   ControlMessage target;
   target.kind = ControlKind::kResolve;
   target.number = FakeOwner::kNumber;
   const struct {
     std::vector<ControlMessage> carried;
     std::vector<int> fds;
-  } wrong[] = {{none, {fd}}, {one, {}}, {one, {fd, fd}}, {{target}, {fd, fd}}, {nine, {fd}}};
+  } wrong[] = {{none, {fd}}, {one, {}}, {one, {fd, fd}}, {{target}, {fd, fd}}, {too_many, {fd}}};
   for (const auto& [carried, fds] : wrong) {
     FakeOwner fake;
     fake.Await(node);

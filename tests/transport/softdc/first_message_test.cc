@@ -31,11 +31,9 @@ void Count(shm::KillPoint point) {
 
 class FirstMessageTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    hellos = targets_asked = 0;
-    shm::kill_point_hook = &Count;
-  }
-  void TearDown() override { shm::kill_point_hook = nullptr; }
+  // Before there is another thread. The hook stays.
+  static void SetUpTestSuite() { shm::kill_point_hook = &Count; }
+  void SetUp() override { hellos = targets_asked = 0; }
 
   void SendTo(uint32_t number) {
     DcAddress to = receiver_.Address();

@@ -134,16 +134,17 @@ std::vector<uint32_t> Context::FewTargetsWith(uint32_t number) {
   std::lock_guard lock(mutex_);
   const auto asked = responders_.find(number);
   if (asked == responders_.end()) return {};
-  std::vector<uint32_t> numbers = {number};
+  std::vector<uint32_t> numbers;
   const uint32_t first = number - std::min(number, kCloseNumbers);
   for (uint32_t other = first; other <= number + kCloseNumbers; ++other) {
-    if (numbers.size() == kFewTargets) break;
+    if (numbers.size() == kFewTargets - 1) break;
     const auto it = responders_.find(other);
     if (other == number || it == responders_.end()) continue;
     // A DCT has no `life`. Other queue pairs have one sender each.
     if (it->second->life() != nullptr || &it->second->cq() != &asked->second->cq()) continue;
     numbers.push_back(other);
   }
+  numbers.push_back(number);
   return numbers;
 }
 

@@ -116,8 +116,8 @@ class Context {
     visit(cqs_);
   }
 
-  // Returns `number` and up to kFewTargets - 1 DCTs on the same CQ whose numbers are close: a sender that needs
-  // one target of an endpoint soon needs the others. Empty if no responder has that number.
+  // Returns up to kFewTargets - 1 DCTs on the same CQ whose numbers are close, then `number`: a sender that needs one target of an endpoint
+  // soon needs the others. Returns nothing if no responder has that number.
   std::vector<uint32_t> FewTargetsWith(uint32_t number);
 
   uint32_t NextPdNumber() { return next_pd_.fetch_add(1) + 1; }
