@@ -374,7 +374,7 @@ TEST(ControlAbuse, CarriedAnswersThatDoNotFitTheirDescriptorsEndTheConnection) {
     fake.Answer(carried, fds);
     WaitUntilReadable(fake.accepted);
     char byte;
-    EXPECT_EQ(recv(fake.accepted.get(), &byte, 1, 0), 0) << "the connection goes on";
+    EXPECT_EQ(recv(fake.accepted.get(), &byte, 1, 0), 0) << "the connection is still open";
     EXPECT_EQ(node.PollSend().status, IBV_WC_RETRY_EXC_ERR);
     node.Recover();
   }

@@ -21,8 +21,7 @@
 // order of their ids, then the targets, and the named one last: a message to it may complete at once, and its
 // sender then finds the others too. Ids that are left out below the last one have no segment. All these targets
 // complete into one CQ, so its event descriptor is there once. The packet is sent completely, or the plain answer
-// is sent instead. The requester asks for what it has not received. A hello with 0 has the plain
-// answer, which is all that processes without this extension know.
+// is sent instead. The requester asks for what it has not received. A hello with 0 gets the plain answer.
 //
 // An answer repeats the kind and the number of the request. `error` is an errno; 0 means success. The answer
 // to a hello of another version is EPROTONOSUPPORT, together with the version of the owner. The first four

@@ -265,7 +265,7 @@ bool OutboundLinks::OnHello(Channel& channel, const ControlMessage& answer,
   return true;
 }
 
-// Each answer goes through the checks of an answer to a question. OnHello has counted the descriptors.
+// Each answer passes the checks of an answer to a question. OnHello has counted the descriptors.
 void OutboundLinks::TakeCarried(Channel& channel, std::span<const ControlMessage> carried,
                                 std::vector<UniqueFd>& fds) {
   size_t segments = 0;
