@@ -8,7 +8,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -20,6 +19,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -281,6 +281,7 @@ void SendToItself(DcNode& node) {
   ASSERT_EQ(node.Send(node.Address(), "myself", 1), 0);
   ASSERT_EQ(node.PollSend().status, IBV_WC_SUCCESS);
   ASSERT_EQ(node.ReceivedText(node.PollReceive()), "myself");
+  Settle();
 }
 
 TEST(ControlAbuse, HelloIsAnsweredPlainlyUnlessItNamesANumber) {

@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <cstddef>
-#include <string>
 #include <vector>
 
 #include "tests/transport/softdc/dc_node.h"
