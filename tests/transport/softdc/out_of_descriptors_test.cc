@@ -3,7 +3,6 @@
 // A receiver that has no file descriptors left: newcomers are told so, those it has go on, and there is
 // room again when some have left.
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -18,8 +17,6 @@
 #include "tests/transport/softdc/dc_child.h"
 #include "tests/transport/softdc/dc_node.h"
 #include "transport/softdc/loop/loop.h"
-#include "transport/softdc/loop/unique_fd.h"
-#include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
 namespace out_of_descriptors_test {
@@ -80,43 +77,6 @@ TEST(OutOfDescriptors, NewcomersAreToldOthersGoOnAndThereIsRoomAgain) {
   senders.erase(senders.begin());
   senders.back()->Recover();
   while (SendTo(*senders.back(), address) != IBV_WC_SUCCESS) senders.back()->Recover();
-}
-
-// Sends to the address that it is given, and says what became of that.
-void NarrowSender(int down, int up) {
-  DcNode node;
-  DcAddress to;
-  if (read(down, &to, sizeof(to)) != static_cast<ssize_t>(sizeof(to))) return;
-  const rlim_t limit = OpenFiles() + kRoom;
-  const rlimit files{.rlim_cur = limit, .rlim_max = limit};
-  if (setrlimit(RLIMIT_NOFILE, &files) != 0) return;
-  const ibv_wc_status status = SendTo(node, to);
-  if (write(up, &status, sizeof(status)) < 0) return;
-}
-
-// All segments of the receiver together are more than the sender has room for.
-TEST(OutOfDescriptors, SenderWithFewTakesOneSegmentAtATime) {
-  constexpr size_t kBytes = 4096, kSegments = 7;
-  Child child(&NarrowSender);
-  DcNode node;
-  std::vector<UniqueFd> files;
-  std::vector<void*> mappings;
-  std::vector<ibv_mr*> regions;
-  for (size_t i = 0; i < kSegments; ++i) {
-    files.emplace_back(memfd_create("segment", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    ASSERT_EQ(ftruncate(files.back().get(), kBytes), 0);
-    ASSERT_EQ(fcntl(files.back().get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
-    mappings.push_back(
-        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, files.back().get(), 0));
-    ASSERT_NE(mappings.back(), MAP_FAILED);
-    regions.push_back(RegMr(node.pd, mappings.back(), kBytes, IBV_ACCESS_LOCAL_WRITE));
-    ASSERT_NE(regions.back(), nullptr);
-  }
-  child.Put(node.Address());
-  EXPECT_EQ(child.Get<ibv_wc_status>(), IBV_WC_SUCCESS);
-  EXPECT_EQ(node.ReceivedText(node.PollReceive()), "x");
-  for (ibv_mr* region : regions) EXPECT_EQ(DeregMr(region), 0);
-  for (void* mapping : mappings) munmap(mapping, kBytes);
 }
 
 }  // namespace out_of_descriptors_test
