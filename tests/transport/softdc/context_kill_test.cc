@@ -251,6 +251,13 @@ void LiveAndDie(const DcAddress& receiver, uint32_t name, int up) {
     if (round == 0 && write(up, &self, sizeof(self)) < 0) return;
     EXPECT_EQ(node.Send(self, "to myself", 1), 0);
     EXPECT_EQ(PollSendToItself(node).status, IBV_WC_SUCCESS);
+    // A target that did not come with the answer to the hello, so it is asked for.
+    ibv_qp* late = node.MakeDct(node.receive_cq, node.srq, self.dc_key);
+    DcAddress to_late = self;
+    to_late.dctn = late->qp_num;
+    EXPECT_EQ(node.Send(to_late, "to myself once more", 1), 0);
+    EXPECT_EQ(PollSendToItself(node).status, IBV_WC_SUCCESS);
+    EXPECT_EQ(DestroyQp(late), 0);
     for (uint32_t i = 0; i < kVictimMessages; ++i) {
       EXPECT_EQ(node.Send(receiver, Message(name, number++), 1), 0);
       EXPECT_EQ(node.PollSend().status, IBV_WC_SUCCESS);
@@ -346,6 +353,7 @@ class ContextKillTest : public ::testing::Test {
 int HitsToChooseFrom(KillPoint point) {
   switch (point) {
     case KillPoint::kJournalMade:
+    case KillPoint::kHelloAnswered:
     case KillPoint::kRingMade:
     case KillPoint::kLimitTaken:
     case KillPoint::kFirmwareRung:

@@ -24,6 +24,7 @@
 #include "transport/softdc/model/responder.h"
 #include "transport/softdc/model/srq.h"
 #include "transport/softdc/shm/kill_point.h"
+#include "transport/softdc/shm/number_space.h"
 #include "transport/softdc/shm/repair.h"
 
 namespace sluice::softdc {
@@ -35,6 +36,11 @@ namespace {
 constexpr int64_t kAcceptAgainNs = 50'000'000;  // pause while no descriptors are free
 constexpr int64_t kRepairAgainNs =
     1'000'000;  // pause while a living sender may hold WQEs that a dead sender claimed
+
+// Arena and bell; segments; the event descriptor of a CQ.
+static_assert(2 + shm::kMaxCarriedSegments + 1 <= kMaxMessageFds);
+static_assert(kFewTargets <= shm::kMaxCarriedTargets);
+static_assert(shm::kMaxPacketMessages * sizeof(ControlMessage) <= kMaxMessageBytes);
 }  // namespace
 
 InboundLinks::InboundLinks(Context& context)
@@ -207,11 +213,18 @@ bool InboundLinks::WindowInUse(uint32_t index) {
 }
 
 bool InboundLinks::Reply(Link& link, ControlMessage answer, std::span<const int> fds) {
-  answer.layout_version = shm::kLayoutVersion;
-  answer.context_id = context_.id();
-  answer.link_id = link.id;
+  return ReplyAll(link, std::span(&answer, 1), fds);
+}
+
+bool InboundLinks::ReplyAll(Link& link, std::span<ControlMessage> answers,
+                            std::span<const int> fds) {
+  for (ControlMessage& answer : answers) {
+    answer.layout_version = shm::kLayoutVersion;
+    answer.context_id = context_.id();
+    answer.link_id = link.id;
+  }
   // Never blocks: the socket is non-blocking.
-  return SendWithFds(link.socket.get(), std::as_bytes(std::span(&answer, 1)), fds) == 0;
+  return SendWithFds(link.socket.get(), std::as_bytes(answers), fds) == 0;
 }
 
 bool InboundLinks::AnswerHello(Link& link, const ControlMessage& request) {
@@ -238,18 +251,50 @@ bool InboundLinks::AnswerHello(Link& link, const ControlMessage& request) {
     std::lock_guard lock(copiers_mutex_);
     copiers_.push_back(link.copier);
   }
-  const std::array<int, 2> fds = {context_.arena().fd(), bell_.get()};
-  return Reply(link, answer, fds);
+  bool replied = request.number != kNoQpNumber && ReplyWithTargets(link, answer, request.number);
+  if (!replied) {
+    const std::array<int, 2> fds = {context_.arena().fd(), bell_.get()};
+    replied = Reply(link, answer, fds);
+  }
+  SOFTDC_KILL_POINT(kHelloAnswered);
+  return replied;
 }
 
-bool InboundLinks::AnswerResolve(Link& link, const ControlMessage& request) {
+bool InboundLinks::ReplyWithTargets(Link& link, const ControlMessage& hello, uint32_t qp_number) {
+  const std::vector<uint32_t> numbers = context_.FewTargetsWith(qp_number);
+  if (numbers.empty()) return false;
+  std::vector<ControlMessage> answers = {hello};
+  std::vector<int> fds = {context_.arena().fd(), bell_.get()};
+  std::vector<Context::SegmentCopy> segments;
+  const bool all = context_.CopySegments(shm::kMaxCarriedSegments, &segments);
+  for (const Context::SegmentCopy& segment : segments) {
+    ControlMessage& answer = answers.emplace_back();
+    answer.kind = ControlKind::kSegment;
+    answer.number = segment.segment;
+    answer.size_bytes = segment.size_bytes;
+    fds.push_back(segment.fd.get());
+  }
+  // If segments are missing, the sender asks for them first, and for the targets last.
+  if (!all) return ReplyAll(link, answers, fds);
+  for (const uint32_t number : numbers) {
+    if (number / kNumbersPerBlock != qp_number / kNumbersPerBlock) continue;
+    int event_fd = -1;
+    const ControlMessage answer = TargetOf(link, number, &event_fd);
+    if (answer.error != 0) continue;
+    answers.push_back(answer);
+    // All have the same CQ.
+    if (event_fd >= 0 && fds.size() == 2 + segments.size()) fds.push_back(event_fd);
+  }
+  return ReplyAll(link, answers, fds);
+}
+
+ControlMessage InboundLinks::TargetOf(Link& link, uint32_t qp_number, int* event_fd) {
   ControlMessage answer;
   answer.kind = ControlKind::kResolve;
-  answer.number = request.number;
+  answer.number = qp_number;
   // If this context does not serve the block of numbers now, another context may own it: the sender should ask again.
   answer.error = link.listening_fd < 0 ? ESTALE : ENOENT;
-  int event_fd = -1;
-  context_.WithResponder(request.number, [&](Responder* responder) {
+  context_.WithResponder(qp_number, [&](Responder* responder) {
     if (responder == nullptr) return;
     Cq& cq = responder->cq();
     const Cq::RingPlace ring = cq.RingFor(link.id);
@@ -260,9 +305,15 @@ bool InboundLinks::AnswerResolve(Link& link, const ControlMessage& request) {
     answer.ring_offset = ring.offset;
     answer.ring_capacity = ring.capacity;
     answer.size_bytes = ring.size_bytes;
-    event_fd = cq.event_fd();
+    if (answer.error == 0) *event_fd = cq.event_fd();
   });
-  return Reply(link, answer, std::span(&event_fd, answer.error == 0 && event_fd >= 0 ? 1 : 0));
+  return answer;
+}
+
+bool InboundLinks::AnswerResolve(Link& link, const ControlMessage& request) {
+  int event_fd = -1;
+  const ControlMessage answer = TargetOf(link, request.number, &event_fd);
+  return Reply(link, answer, std::span(&event_fd, event_fd >= 0 ? 1 : 0));
 }
 
 bool InboundLinks::AnswerSegment(Link& link, const ControlMessage& request) {

@@ -57,10 +57,16 @@ class InboundLinks {
   void OnReadable(const std::shared_ptr<Link>& link);
   bool Answer(Link& link, const shm::ControlMessage& request);
   bool AnswerHello(Link& link, const shm::ControlMessage& request);
+  // Sends the answer to a hello together with what the sender needs for that QP number. Returns false if nothing was sent.
+  bool ReplyWithTargets(Link& link, const shm::ControlMessage& hello, uint32_t qp_number);
   bool AnswerResolve(Link& link, const shm::ControlMessage& request);
+  // Returns the answer to a kResolve. *event_fd: descriptor that goes with it, or -1.
+  shm::ControlMessage TargetOf(Link& link, uint32_t qp_number, int* event_fd);
   bool AnswerSegment(Link& link, const shm::ControlMessage& request);
   void OnBadRequest(const shm::ControlMessage& request);
   bool Reply(Link& link, shm::ControlMessage answer, std::span<const int> fds);
+  // Sends the answers in one packet, all or none.
+  bool ReplyAll(Link& link, std::span<shm::ControlMessage> answers, std::span<const int> fds);
   void OnBell();
   // Collects the retired blocks that senders may still read in a new round, and asks the senders to forget them.
   void StartRound();

@@ -4,15 +4,21 @@
 #include <fcntl.h>
 #include <sys/random.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 
 #include "transport/softdc/model/cq.h"
 #include "transport/softdc/model/qp.h"
+#include "transport/softdc/model/responder.h"
 #include "transport/softdc/model/srq.h"
 #include "transport/softdc/shm/kill_point.h"
 
 namespace sluice::softdc {
+namespace {
+constexpr uint32_t kCloseNumbers = 8;  // largest distance between close numbers
+}  // namespace
+
 Context* Context::From(ibv_context* context) {
   auto* verbs = reinterpret_cast<verbs_context*>(reinterpret_cast<char*>(context) -
                                                  offsetof(verbs_context, context));
@@ -124,6 +130,24 @@ void Context::RemoveResponder(uint32_t number) {
   responders_.erase(number);
 }
 
+std::vector<uint32_t> Context::FewTargetsWith(uint32_t number) {
+  std::lock_guard lock(mutex_);
+  const auto asked = responders_.find(number);
+  if (asked == responders_.end()) return {};
+  std::vector<uint32_t> numbers;
+  const uint32_t first = number - std::min(number, kCloseNumbers);
+  for (uint32_t other = first; other <= number + kCloseNumbers; ++other) {
+    if (numbers.size() == kFewTargets - 1) break;
+    const auto it = responders_.find(other);
+    if (other == number || it == responders_.end()) continue;
+    // A DCT has no `life`. Other queue pairs have one sender each.
+    if (it->second->life() != nullptr || &it->second->cq() != &asked->second->cq()) continue;
+    numbers.push_back(other);
+  }
+  numbers.push_back(number);
+  return numbers;
+}
+
 uint32_t Context::AddSegmentUse(UniqueFd fd, uint64_t size_bytes, dev_t device, ino_t inode) {
   std::lock_guard lock(mutex_);
   for (uint32_t id = 1; id < segments_.size(); ++id) {
@@ -155,6 +179,19 @@ UniqueFd Context::SegmentFd(uint32_t segment, uint64_t* size_bytes) {
   if (segment >= segments_.size() || !segments_[segment].fd) return UniqueFd();
   *size_bytes = segments_[segment].size_bytes;
   return UniqueFd(fcntl(segments_[segment].fd.get(), F_DUPFD_CLOEXEC, 0));
+}
+
+bool Context::CopySegments(size_t most, std::vector<SegmentCopy>* copies) {
+  std::lock_guard lock(mutex_);
+  for (uint32_t id = 1; id < segments_.size(); ++id) {
+    const Segment& segment = segments_[id];
+    if (!segment.fd) continue;
+    if (most-- == 0) return false;
+    UniqueFd fd(fcntl(segment.fd.get(), F_DUPFD_CLOEXEC, 0));
+    if (!fd) return false;
+    copies->push_back({.segment = id, .fd = std::move(fd), .size_bytes = segment.size_bytes});
+  }
+  return true;
 }
 
 int Context::TakeMemoryRegion(uint32_t* key) {

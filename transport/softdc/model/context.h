@@ -41,6 +41,7 @@ inline constexpr uint32_t kMaxCqs = 4096;
 // Includes the receive queues of queue pairs.
 inline constexpr uint32_t kMaxSrqs = 1 << 18;
 inline constexpr uint32_t kMaxSegments = 4096;
+inline constexpr size_t kFewTargets = 4;
 inline constexpr uint32_t kRestingRegions = 256;  // freed places that wait before reuse
 
 struct Pd {
@@ -115,6 +116,10 @@ class Context {
     visit(cqs_);
   }
 
+  // Returns up to kFewTargets - 1 DCTs on the same CQ whose numbers are close, then `number`: a sender that needs one target of an endpoint
+  // soon needs the others. Returns nothing if no responder has that number.
+  std::vector<uint32_t> FewTargetsWith(uint32_t number);
+
   uint32_t NextPdNumber() { return next_pd_.fetch_add(1) + 1; }
   std::atomic<int>& objects() { return objects_; }  // PDs, CQs, channels: they outlive close_device
 
@@ -123,6 +128,14 @@ class Context {
   void DropSegmentUse(uint32_t segment);
   // Returns a duplicate of the descriptor, or an empty one if there is no such segment.
   UniqueFd SegmentFd(uint32_t segment, uint64_t* size_bytes);
+  struct SegmentCopy {
+    uint32_t segment = 0;
+    UniqueFd fd;
+    uint64_t size_bytes = 0;
+  };
+  // Appends duplicates of the first `most` segments, in the order of their ids. Returns false if there are more, or if no descriptor is
+  // free.
+  bool CopySegments(size_t most, std::vector<SegmentCopy>* copies);
 
   // Returns a free place in the table of memory regions and its new key, or -1 if the table is full. The oldest freed place is reused if
   // more than kRestingRegions places are free, or if no unused place is left. Keys of a place differ until its 256 tags have been used.

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -46,7 +47,8 @@ struct OutboundLinks::Channel {
   UniqueFd socket;  // moves into the link when the hello is answered
   std::unique_ptr<shm::OutboundLink> link;
   bool closed = false;
-  uint32_t segments_asked = 0;           // ids 1 to this were requested
+  bool named = false;                    // the hello named a number
+  uint32_t segments_asked = 0;           // ids 1 to this were requested, or came with the hello
   std::vector<Target*> pending_targets;  // targets that wait for the hello or their answer
   std::deque<Question> asks;             // requests that are not sent yet
   uint32_t unanswered = 0;               // requests sent and not answered
@@ -64,6 +66,13 @@ void ReportOtherLayout(uint32_t layout_version) {
       "softdc: another process of this domain has shared-memory layout %u and this one %u, "
       "so they do not reach each other; use one build, or two values of SOFTDC_DOMAIN\n",
       layout_version, shm::kLayoutVersion);
+}
+
+// Maps the segment of an answer, unless the link has it.
+void MapSegment(shm::OutboundLink& link, const ControlMessage& answer, const UniqueFd& fd) {
+  if (link.HasSegment(answer.number)) return;
+  auto file = shm::MappedFile::Map(fd.get(), answer.size_bytes);
+  if (file != nullptr) link.AddSegment(answer.number, std::move(file));
 }
 
 }  // namespace
@@ -101,7 +110,7 @@ void OutboundLinks::AskAnew(Target* target) {
 }
 
 void OutboundLinks::AskOnLoop(Target* target) {
-  const std::shared_ptr<Channel> channel = ChannelFor(target->qp_number / kNumbersPerBlock);
+  const std::shared_ptr<Channel> channel = ChannelFor(target->qp_number);
   if (channel == nullptr) {
     target->status.store(TargetStatus::kUnknown);
     on_change_();
@@ -111,7 +120,8 @@ void OutboundLinks::AskOnLoop(Target* target) {
   if (channel->link != nullptr) AskResolve(*channel, target->qp_number);
 }
 
-std::shared_ptr<OutboundLinks::Channel> OutboundLinks::ChannelFor(uint32_t block) {
+std::shared_ptr<OutboundLinks::Channel> OutboundLinks::ChannelFor(uint32_t qp_number) {
+  const uint32_t block = qp_number / kNumbersPerBlock;
   if (const auto it = channels_.find(block); it != channels_.end()) return it->second;
   auto channel = std::make_shared<Channel>();
   channel->block = block;
@@ -124,7 +134,8 @@ std::shared_ptr<OutboundLinks::Channel> OutboundLinks::ChannelFor(uint32_t block
       Loop::Get().Watch(channel->fd(), EPOLLIN, [this, channel](uint32_t) { OnReadable(channel); });
   if (error != 0) return nullptr;
   channels_[block] = channel;
-  SendRequest(*channel, ControlKind::kHello, 0);
+  channel->named = !plain_hellos_;
+  SendRequest(*channel, ControlKind::kHello, channel->named ? qp_number : kNoQpNumber);
   SOFTDC_KILL_POINT(kHelloSent);
   return channel;
 }
@@ -166,24 +177,35 @@ void OutboundLinks::AskResolve(Channel& channel, uint32_t qp_number) {
 
 void OutboundLinks::OnReadable(const std::shared_ptr<Channel>& channel) {
   while (!channel->closed) {
-    ControlMessage answer;
+    std::array<ControlMessage, shm::kMaxPacketMessages> packet;
+    ControlMessage& answer = packet.front();
     std::vector<UniqueFd> fds;
-    ssize_t size = RecvWithFds(channel->fd(), std::as_writable_bytes(std::span(&answer, 1)), &fds);
+    ssize_t size = RecvWithFds(channel->fd(), std::as_writable_bytes(std::span(packet)), &fds);
     if (size < 0 && errno == EAGAIN) return;
     if (size < 0 && errno == EMFILE) {
+      if (channel->link == nullptr && channel->named) return ConnectPlainly(*channel);
       // The link continues with the segments and targets that it has.
       ReportOutOfDescriptors();
       answer.error = EMFILE;
       size = sizeof(answer);
     }
-    if (size != sizeof(answer) || answer.magic != shm::kControlMagic) return Close(*channel);
+    const size_t count = size < 0 ? 0 : static_cast<size_t>(size) / sizeof(answer);
+    if (count == 0 || static_cast<size_t>(size) % sizeof(answer) != 0 ||
+        answer.magic != shm::kControlMagic) {
+      return Close(*channel);
+    }
     if (answer.layout_version != shm::kLayoutVersion) {
       ReportOtherLayout(answer.layout_version);
       return Close(*channel);
     }
+    if (count > 1 && (answer.kind != ControlKind::kHello || !channel->named)) {
+      return Close(*channel);
+    }
     switch (answer.kind) {
       case ControlKind::kHello:
-        if (!OnHello(*channel, answer, fds)) return Close(*channel);
+        if (!OnHello(*channel, answer, std::span(packet).subspan(1, count - 1), fds)) {
+          return Close(*channel);
+        }
         break;
       case ControlKind::kResolve:
         OnResolve(*channel, answer, fds);
@@ -204,7 +226,7 @@ void OutboundLinks::OnReadable(const std::shared_ptr<Channel>& channel) {
 }
 
 bool OutboundLinks::OnHello(Channel& channel, const ControlMessage& answer,
-                            std::vector<UniqueFd>& fds) {
+                            std::span<const ControlMessage> carried, std::vector<UniqueFd>& fds) {
   // Uses the PID as the kernel reports it here. The PID that the peer knows may belong to another process in
   // our namespace.
   ucred peer{};
@@ -212,7 +234,14 @@ bool OutboundLinks::OnHello(Channel& channel, const ControlMessage& answer,
   if (getsockopt(channel.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return false;
   // (Missing descriptors in this process were reported where they were detected.)
   if (answer.error == EMFILE && answer.context_id == 0) ReportTurnedAway(peer.pid);
-  if (channel.link != nullptr || answer.error != 0 || fds.size() != 2) return false;
+  if (channel.link != nullptr || answer.error != 0) return false;
+  // Arena and bell, then the segments, then perhaps the event descriptor of the targets.
+  const auto segments =
+      static_cast<size_t>(std::count_if(carried.begin(), carried.end(), [](const auto& message) {
+        return message.kind == ControlKind::kSegment;
+      }));
+  const size_t most = 2 + segments + (segments < carried.size() ? 1 : 0);
+  if (fds.size() < 2 + segments || fds.size() > most) return false;
   auto arena = shm::MappedFile::Map(fds[0].get(), answer.size_bytes);
   if (arena == nullptr) return false;
   const auto* header =
@@ -228,10 +257,50 @@ bool OutboundLinks::OnHello(Channel& channel, const ControlMessage& answer,
       std::move(channel.socket), peer.pid, answer.context_id, answer.link_id, std::move(arena),
       *journal, std::move(fds[1]), process_vm);
   SOFTDC_KILL_POINT(kLinkMade);
+  fds.erase(fds.begin(), fds.begin() + 2);
+  TakeCarried(channel, carried, fds);
   for (const Target* target : channel.pending_targets) {
     AskResolve(channel, target->qp_number);
   }
   return true;
+}
+
+// Each answer passes the checks of an answer to a question. OnHello has counted the descriptors.
+void OutboundLinks::TakeCarried(Channel& channel, std::span<const ControlMessage> carried,
+                                std::vector<UniqueFd>& fds) {
+  size_t segments = 0;
+  for (const ControlMessage& answer : carried) {
+    if (answer.kind != ControlKind::kSegment) continue;
+    MapSegment(*channel.link, answer, fds[segments++]);
+    if (answer.number < shm::kMaxPeerSegments) {
+      channel.segments_asked = std::max(channel.segments_asked, answer.number);
+    }
+  }
+  fds.erase(fds.begin(), fds.begin() + static_cast<ptrdiff_t>(segments));
+  for (const ControlMessage& answer : carried) {
+    // Another block may belong to another context, for which this one does not answer.
+    if (answer.kind != ControlKind::kResolve || answer.error != 0 ||
+        answer.number / kNumbersPerBlock != channel.block) {
+      continue;
+    }
+    Target* target = Find(answer.number);
+    auto& pending = channel.pending_targets;
+    if (std::find(pending.begin(), pending.end(), target) == pending.end()) {
+      // As Ask() does. Fails if the target is ready, or if its question is on the way to this thread.
+      TargetStatus expected = TargetStatus::kUnknown;
+      if (!target->status.compare_exchange_strong(expected, TargetStatus::kAsking)) continue;
+      pending.push_back(target);
+    }
+    OnResolve(channel, answer, fds);
+  }
+}
+
+void OutboundLinks::ConnectPlainly(Channel& channel) {
+  plain_hellos_ = true;
+  const std::vector<Target*> targets = std::exchange(channel.pending_targets, {});
+  Close(channel);
+  channel.socket.Reset();  // its descriptor is needed
+  for (Target* target : targets) AskOnLoop(target);
 }
 
 void OutboundLinks::OnResolve(Channel& channel, const ControlMessage& answer,
@@ -345,10 +414,7 @@ void OutboundLinks::TellBadRequest(shm::OutboundLink* link, uint32_t qp_number, 
 void OutboundLinks::OnSegment(Channel& channel, const ControlMessage& answer,
                               std::vector<UniqueFd>& fds) {
   if (channel.link == nullptr) return;
-  if (answer.error == 0 && fds.size() == 1 && !channel.link->HasSegment(answer.number)) {
-    auto file = shm::MappedFile::Map(fds[0].get(), answer.size_bytes);
-    if (file != nullptr) channel.link->AddSegment(answer.number, std::move(file));
-  }
+  if (answer.error == 0 && fds.size() == 1) MapSegment(*channel.link, answer, fds[0]);
   on_change_();
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // OutboundLinks: finds what a poster needs to send to a QP number. Requests are asynchronous. A target starts
-// as kAsking. The Loop thread connects to the owner of the number's block and sends the request. It calls
-// `on_change` when an answer arrives or a peer dies, so that waiting queues continue.
+// as kAsking. The Loop thread connects to the owner of the number's block and sends the request. The first
+// request of a connection goes with its hello, and the answer to the hello carries the answer (control.h). It
+// calls `on_change` when an answer arrives or a peer dies, so that waiting queues continue.
 //
 // Posters use targets and links in passes, without a lock of this object. If a peer dies, its targets and
 // link are therefore removed from the tables first. They are destroyed after all passes that had begun have
@@ -17,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -105,11 +107,19 @@ class OutboundLinks {
   // A connection that waits for the answer to its hello, or a link.
   struct Channel;
   void AskOnLoop(Target* target);
-  std::shared_ptr<Channel> ChannelFor(uint32_t block);
+  // Returns the channel of the number's block. A new channel names the number in its hello.
+  std::shared_ptr<Channel> ChannelFor(uint32_t qp_number);
   // The peer no longer serves that block. Keeps the link; the owner of the block is looked up again.
   void Retire(const Channel& channel);
   void OnReadable(const std::shared_ptr<Channel>& channel);
-  bool OnHello(Channel& channel, const shm::ControlMessage& answer, std::vector<UniqueFd>& fds);
+  // `carried`: the answers behind the answer to the hello, in the same packet.
+  bool OnHello(Channel& channel, const shm::ControlMessage& answer,
+               std::span<const shm::ControlMessage> carried, std::vector<UniqueFd>& fds);
+  void TakeCarried(Channel& channel, std::span<const shm::ControlMessage> carried,
+                   std::vector<UniqueFd>& fds);
+  // This process has too few free descriptors for what the answer to the hello carries. Connects again, for the
+  // plain answer.
+  void ConnectPlainly(Channel& channel);
   void OnResolve(Channel& channel, const shm::ControlMessage& answer, std::vector<UniqueFd>& fds);
   void OnForget(const std::shared_ptr<Channel>& channel, uint32_t round);
   void OnSegment(Channel& channel, const shm::ControlMessage& answer, std::vector<UniqueFd>& fds);
@@ -136,6 +146,7 @@ class OutboundLinks {
   // Loop thread.
   std::unordered_map<uint32_t, std::shared_ptr<Channel>> channels_;  // by block
   std::vector<std::shared_ptr<Channel>> retired_;
+  bool plain_hellos_ = false;  // hellos name no number
 };
 
 }  // namespace sluice::softdc
