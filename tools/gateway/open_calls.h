@@ -32,9 +32,16 @@ class OpenCalls {
   bool Admit(const std::stop_source& stop, Place* place) {
     std::list<std::stop_source> one = {stop};  // allocates without the mutex
     *place = one.begin();
-    const std::lock_guard lock(mutex_);
-    open_.splice(open_.end(), one);
-    return open_.size() <= limit_;
+    bool admitted = false;
+    bool ended = false;
+    {
+      const std::lock_guard lock(mutex_);
+      open_.splice(open_.end(), one);
+      admitted = open_.size() <= limit_;
+      ended = ended_;
+    }
+    if (ended) std::stop_source(stop).request_stop();
+    return admitted;
   }
   void Leave(Place place) {
     std::list<std::stop_source> one;
@@ -63,11 +70,12 @@ class OpenCalls {
     }
     for (std::stop_source& stop : endless) stop.request_stop();
   }
-  // Requests a stop of each open call. After Drain().
+  // Requests a stop of each open call, and of those that arrive later. After Drain().
   void EndAll() {
     std::list<std::stop_source> open;
     {
       const std::lock_guard lock(mutex_);
+      ended_ = true;
       open = open_;
     }
     for (std::stop_source& stop : open) stop.request_stop();
@@ -88,6 +96,7 @@ class OpenCalls {
   // Guarded by mutex_:
   std::list<std::stop_source> open_;
   bool draining_ = false;
+  bool ended_ = false;
   std::list<std::stop_source> endless_;
 };
 

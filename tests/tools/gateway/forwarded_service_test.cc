@@ -196,7 +196,7 @@ TEST_F(ForwardedServiceTest, AnEarlyEndHasReplyAndStatusOfTheServer) {
   EXPECT_EQ(summary.point_count(), 7);
 }
 
-// Request and reply are longer than a window of HTTP/2: if neither side reads before it has written, they wait for each other.
+// Request and reply are longer than the first window of HTTP/2.
 TEST_F(ForwardedServiceTest, AServerMayReplyBeforeItReads) {
   routes_.steps = "wrf";
   routes_.reply = std::string(3 << 20, 'x');
