@@ -39,13 +39,14 @@ class Beside {
     void return_void() {}
     void unhandled_exception() { std::terminate(); }
   };
-  Beside(const Beside&) = delete;
-  Beside& operator=(const Beside&) = delete;
-  ~Beside() { handle_.destroy(); }
+  Beside(Beside&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}  // clang 14
+  ~Beside() {
+    if (handle_) handle_.destroy();
+  }
 
  private:
   explicit Beside(std::coroutine_handle<promise_type> handle) : handle_(handle) {}
-  const std::coroutine_handle<promise_type> handle_;
+  std::coroutine_handle<promise_type> handle_;
 };
 
 // Passes the messages of the client on until it ends them, or the server ends the call.
