@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -80,8 +81,9 @@ absl::Status CallParts::Set(const CallArguments& arguments, const ChannelCore& c
     attachment = kept_attachment_ = std::string(attachment);
   }
   request_.emplace(RawMessage::Referring(request));
-  context_.emplace(options.timeout_ns == SLUICE_FOREVER ? absl::InfiniteDuration()
-                                                        : absl::Nanoseconds(options.timeout_ns));
+  context_.emplace(options.timeout_ns == SLUICE_FOREVER
+                       ? absl::InfiniteDuration()
+                       : absl::Nanoseconds(std::max<int64_t>(0, options.timeout_ns)));
   context_->set_wait_for_ready(options.wait_for_ready != 0);
   context_->set_stop_token(core.closing());
   if (!attachment.empty()) {

@@ -121,6 +121,7 @@ absl::Status ChannelCore::AwaitConnection(std::string_view function, absl::Durat
 
 bool ChannelCore::Wait(Latch* latch, int64_t timeout_ns,
                        std::optional<absl::FunctionRef<void()>> begin) {
+  timeout_ns = std::max<int64_t>(0, timeout_ns);
   const auto begin_once = [&begin] {
     if (begin.has_value()) std::exchange(begin, std::nullopt).value()();
   };

@@ -66,6 +66,7 @@ class ChannelCore {
   // closed meanwhile.
   absl::Status AwaitConnection(std::string_view function, absl::Duration timeout);
   // Waits until the latch is set, and polls for the channel meanwhile if no other thread does. Returns whether it is set.
+  // `timeout_ns`: zero or less does not wait.
   // `begin`: optional; starts the operation that sets the latch. If this thread polls, it runs `begin` too, so that no other thread
   // must wake.
   bool Wait(Latch* latch, int64_t timeout_ns,

@@ -114,7 +114,8 @@ void sluice_options_free(sluice_options* options);
 
 /* ---- Channel */
 
-/* Time that does not end, and deadline of a call that has none. */
+/* Time that does not end, and deadline of a call that has none. A `timeout_ns` or `wait_ns` of zero or less does not wait, whatever its
+   value. */
 #define SLUICE_FOREVER INT64_MAX
 
 /* Connects to "host:port", to several ("a:7471,b:7471"), or to a list in a file ("file:/path"). Blocks until a connection is up or the
@@ -122,7 +123,7 @@ void sluice_options_free(sluice_options* options);
 sluice_status* sluice_channel_connect(const char* address, const sluice_options* options,
                                       sluice_channel** channel);
 /* Blocks until a server is connected. DEADLINE_EXCEEDED: `timeout_ns` has passed. FAILED_PRECONDITION: the channel was closed, before or
-   meanwhile. */
+   meanwhile. A `timeout_ns` of zero or less returns the present state, and an idle channel starts to connect. */
 sluice_status* sluice_channel_wait_connected(sluice_channel* channel, int64_t timeout_ns);
 /* Device in use, and why: "softdc0, because …". Valid until the channel is freed. */
 const char* sluice_channel_device(const sluice_channel* channel);
@@ -210,7 +211,8 @@ enum {
   SLUICE_STREAM_DONE = 1 /* read or written */
 };
 
-/* Starts a call in which at least one side streams. Does not block. `request`: copied; ignored if the client streams. */
+/* Starts a call in which at least one side streams. Does not block. `request`: copied. INVALID_ARGUMENT: the client streams, and
+   `request_bytes` is not 0. */
 sluice_status* sluice_stream_open(sluice_channel* channel, const char* method, int32_t streams,
                                   const void* request, size_t request_bytes,
                                   const sluice_call_options* options, sluice_stream** stream);

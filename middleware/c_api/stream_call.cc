@@ -100,6 +100,12 @@ sluice_status* sluice_stream_open(sluice_channel* channel, const char* method, i
       return NewStatus(BadArgument(kFunction, "streams", absl::StrCat("it is ", streams),
                                    "write SLUICE_CLIENT_STREAMS, SLUICE_SERVER_STREAMS or both"));
     }
+    if ((streams & SLUICE_CLIENT_STREAMS) != 0 && request_bytes != 0) {
+      return NewStatus(
+          BadArgument(kFunction, "request",
+                      absl::StrCat("it has ", request_bytes, " bytes, and the client streams"),
+                      "pass NULL and size 0, and send messages with sluice_stream_write()"));
+    }
     const auto used = channel->core->Use(kFunction);
     if (!used.ok()) return NewStatus(used.status());
     const auto shape = static_cast<sluice::call::Streams>(

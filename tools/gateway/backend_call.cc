@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "tools/gateway/clamped_time.h"
 #include "tools/gateway/message_bytes.h"
 #include "tools/gateway/metadata_conversion.h"
 #include "tools/gateway/status_conversion.h"
@@ -101,8 +102,7 @@ BackendCall::BackendCall(grpc::GenericStub* stub, const std::string& method, Ser
   }
   const absl::Duration left = context.time_left_on_arrival();
   if (left != absl::InfiniteDuration()) {
-    state_->context_.set_deadline(std::chrono::system_clock::now() +
-                                  absl::ToChronoMicroseconds(left));
+    state_->context_.set_deadline(std::chrono::system_clock::now() + ClampedTime(left));
   }
   state_->Begin(state_, stub, method);
   on_stop_.emplace(context.stop_token(), [state = state_.get()] { state->context_.TryCancel(); });
@@ -130,17 +130,18 @@ Task<bool> BackendCall::Read(RawMessage* message) {
   co_return true;
 }
 
-Task<bool> BackendCall::Write(const RawMessage& message, bool last) {
+Task<bool> BackendCall::Write(const RawMessage& message) {
   State* const state = state_.get();
   state->out_ = BufferOf(std::string(message.bytes()));
   state->Expect(kWritten);
-  if (last) {
-    state->StartWriteLast(&state->out_, grpc::WriteOptions());
-  } else {
-    state->StartWrite(&state->out_);
-  }
+  state->StartWrite(&state->out_);
   const bool written = co_await Awaiter(state, kWritten);
   co_return written;
+}
+
+void BackendCall::WriteLast(const RawMessage& message) {
+  state_->out_ = BufferOf(std::string(message.bytes()));
+  state_->StartWriteLast(&state_->out_, grpc::WriteOptions());
 }
 
 void BackendCall::WritesDone() { state_->StartWritesDone(); }

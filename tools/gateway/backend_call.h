@@ -3,7 +3,7 @@
 // BackendCall: a call from a handler of Sluice to a gRPC server, with messages as bytes, for co_await.
 //
 //   BackendCall call(&stub, "/shop.v1.Shop/Order", context);
-//   co_await call.Write(request, /*last=*/true);
+//   call.WriteLast(request);
 //   const bool replied = co_await call.Read(&reply);
 //   co_return co_await call.End(context);
 //
@@ -47,11 +47,14 @@ class BackendCall {
   Task<const Metadata*> Opened();
   // False: there are no more messages; End() returns the reason.
   Task<bool> Read(RawMessage* message);
-  // False: the call has ended. `last`: no Write() and no WritesDone() follows.
-  Task<bool> Write(const RawMessage& message, bool last = false);
+  // False: the call has ended.
+  Task<bool> Write(const RawMessage& message);
+  // Writes the only message, and does not wait: a server may reply before it reads. No Write() and no WritesDone() beside it.
+  void WriteLast(const RawMessage& message);
   void WritesDone();
   void Cancel();
   // Waits for the end. Metadata of the server goes to the reply of `context`, as far as it fits. No other function afterwards.
+  // gRPC ends a call only after its last message was read, so before it either Read() has returned false, or Cancel() was called.
   Task<absl::Status> End(ServerContext& context);
 
  private:

@@ -39,13 +39,14 @@ class Beside {
     void return_void() {}
     void unhandled_exception() { std::terminate(); }
   };
-  Beside(const Beside&) = delete;
-  Beside& operator=(const Beside&) = delete;
-  ~Beside() { handle_.destroy(); }
+  Beside(Beside&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}  // clang 14
+  ~Beside() {
+    if (handle_) handle_.destroy();
+  }
 
  private:
   explicit Beside(std::coroutine_handle<promise_type> handle) : handle_(handle) {}
-  const std::coroutine_handle<promise_type> handle_;
+  std::coroutine_handle<promise_type> handle_;
 };
 
 // Passes the messages of the client on until it ends them, or the server ends the call.
@@ -104,10 +105,10 @@ Task<absl::Status> ForwardedService::Forward::Unary(ServerContext& context,
                                                     const RawMessage& request, RawMessage* reply) {
   if (absl::Status status = CheckAttachment(context); !status.ok()) co_return status;
   BackendCall call(stub_, grpc_name_, context);
-  (void)co_await call.Write(request, /*last=*/true);
-  const bool replied = co_await TakeReply(&call, context, reply);
-  const absl::Status status = co_await call.End(context);
-  co_return status.ok() && !replied ? NoReply() : status;
+  call.WriteLast(request);
+  const Replies replies = co_await TakeReply(&call, context, reply);
+  const absl::Status status = co_await EndOf(&call, context, replies);
+  co_return status;
 }
 
 Task<absl::Status> ForwardedService::Forward::ServerStream(ServerContext& context,
@@ -115,7 +116,7 @@ Task<absl::Status> ForwardedService::Forward::ServerStream(ServerContext& contex
                                                            ServerWriter<RawMessage> writer) {
   if (absl::Status status = CheckAttachment(context); !status.ok()) co_return status;
   BackendCall call(stub_, grpc_name_, context);
-  (void)co_await call.Write(request, /*last=*/true);
+  call.WriteLast(request);
   const bool passed = co_await PassReplies(&call, context, writer);
   const absl::Status status = co_await call.End(context);
   co_return passed ? status : absl::OkStatus();
@@ -127,13 +128,13 @@ Task<absl::Status> ForwardedService::Forward::ClientStream(ServerContext& contex
   if (absl::Status status = CheckAttachment(context); !status.ok()) co_return status;
   BackendCall call(stub_, grpc_name_, context);
   Home* const home = co_await HomeOfThis();
-  bool replied = false;
+  Replies replies = Replies::kNone;
   {
     const Beside requests = PassRequests(home, &call, &context, reader);
-    replied = co_await TakeReply(&call, context, reply);
+    replies = co_await TakeReply(&call, context, reply);
   }
-  const absl::Status status = co_await call.End(context);
-  co_return status.ok() && !replied ? NoReply() : status;
+  const absl::Status status = co_await EndOf(&call, context, replies);
+  co_return status;
 }
 
 Task<absl::Status> ForwardedService::Forward::Both(ServerContext& context,
@@ -166,16 +167,27 @@ Task<bool> ForwardedService::Forward::PassReplies(BackendCall* call, ServerConte
   co_return true;
 }
 
-Task<bool> ForwardedService::Forward::TakeReply(BackendCall* call, ServerContext& context,
-                                                RawMessage* reply) {
+Task<ForwardedService::Forward::Replies> ForwardedService::Forward::TakeReply(
+    BackendCall* call, ServerContext& context, RawMessage* reply) {
   const Metadata* const initial = co_await call->Opened();
   if (initial != nullptr && method_.client_streams() && !initial->entries().empty()) {
     (void)context.SendInitialMetadata(*initial);
   } else if (initial != nullptr) {
     for (const auto& [key, value] : initial->entries()) (void)context.AddReplyMetadata(key, value);
   }
-  const bool replied = co_await call->Read(reply);
-  co_return replied;
+  if (!co_await call->Read(reply)) co_return Replies::kNone;
+  // The server may wait for more requests after its reply.
+  RawMessage second;
+  if (!co_await call->Read(&second)) co_return Replies::kOne;
+  call->Cancel();
+  co_return Replies::kMore;
+}
+
+Task<absl::Status> ForwardedService::Forward::EndOf(BackendCall* call, ServerContext& context,
+                                                    Replies replies) {
+  const absl::Status status = co_await call->End(context);
+  if (replies == Replies::kMore) co_return ManyReplies();
+  co_return status.ok() && replies == Replies::kNone ? NoReply() : status;
 }
 
 absl::Status ForwardedService::Forward::CheckAttachment(const ServerContext& context) const {
@@ -195,6 +207,15 @@ absl::Status ForwardedService::Forward::NoReply() const {
                       .operation = name_,
                       .cause = "the gRPC server ended the call with OK and without a message",
                       .remedy = "give the gateway the descriptors that the server has"});
+}
+
+absl::Status ForwardedService::Forward::ManyReplies() const {
+  return base::Error(
+      absl::StatusCode::kInternal, absl::StrCat(name_, " has several replies"),
+      {.layer = "gateway",
+       .operation = name_,
+       .cause = "the gRPC server sent a second message, and the method has one reply",
+       .remedy = "give the gateway the descriptors that the server has"});
 }
 
 }  // namespace sluice::gateway

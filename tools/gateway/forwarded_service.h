@@ -56,9 +56,13 @@ class ForwardedService final : public Service {
     // reason, which is the status of a handler that returns OK.
     static Task<bool> PassReplies(BackendCall* call, ServerContext& context,
                                   ServerWriter<RawMessage> writer);
-    // The one reply. False: there is none.
-    Task<bool> TakeReply(BackendCall* call, ServerContext& context, RawMessage* reply);
+    enum class Replies { kNone, kOne, kMore };
+    // The one reply, and then the end of the replies: requests pass until then. kMore: the call is cancelled.
+    Task<Replies> TakeReply(BackendCall* call, ServerContext& context, RawMessage* reply);
+    // The status of a call that has one reply.
+    Task<absl::Status> EndOf(BackendCall* call, ServerContext& context, Replies replies);
     absl::Status NoReply() const;
+    absl::Status ManyReplies() const;
     // OK if the request has none.
     absl::Status CheckAttachment(const ServerContext& context) const;
 

@@ -10,10 +10,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "middleware/api/address.h"
+#include "tools/gateway/clamped_time.h"
 #include "tools/gateway/gateway_call.h"
 #include "tools/gateway/method_table.h"
 #include "tools/gateway/open_calls.h"
@@ -112,8 +116,27 @@ class Gateway::Service final : public grpc::CallbackGenericService {
   void Drain(absl::Duration timeout) {
     if (server_ == nullptr) return;
     calls_.Drain();
-    server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(timeout));
+    const std::chrono::microseconds time = ClampedTime(timeout);
+    // gRPC would end the calls with CANCELLED, after which clients do not try another server.
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool shut = false;
+    std::thread ending([&, until = std::chrono::steady_clock::now() + time] {
+      {
+        std::unique_lock lock(mutex);
+        if (changed.wait_until(lock, until, [&shut] { return shut; })) return;
+      }
+      calls_.EndAll();
+    });
+    constexpr std::chrono::seconds kGrace(5);
+    server_->Shutdown(std::chrono::system_clock::now() + time + kGrace);
     server_->Wait();
+    {
+      const std::lock_guard lock(mutex);
+      shut = true;
+      changed.notify_one();
+    }
+    ending.join();
     calls_.WaitUntilNone();
     server_.reset();
   }

@@ -15,7 +15,7 @@
 // Threads       Start(), Drain() and the destructor: one at a time. Calls run on threads of gRPC and on the thread that drives the
 //               channel.
 // Errors        Start(): INVALID_ARGUMENT (an option), UNAVAILABLE (gRPC cannot listen at the address).
-// End           Drain(), or the destructor, which cancels the calls.
+// End           Drain(), or the destructor, which drains with a timeout of zero.
 #ifndef SLUICE_TOOLS_GATEWAY_GATEWAY_H_
 #define SLUICE_TOOLS_GATEWAY_GATEWAY_H_
 
@@ -62,8 +62,9 @@ class Gateway {
 
   uint16_t port() const { return port_; }
 
-  // Accepts no more calls, ends watches of health with UNAVAILABLE, and waits for the other calls for at most `timeout`.
-  // Then it cancels them. Blocks until the end.
+  // Accepts no more calls, ends watches of health with UNAVAILABLE, and waits for the other calls for at most `timeout` (clamped to
+  // 0 to 100 years). Then it ends them with UNAVAILABLE, and stops their handlers. gRPC cancels a call that has not ended five
+  // seconds later, because its client neither sends its request nor reads, say. Blocks until the end.
   void Drain(absl::Duration timeout);
 
  private:

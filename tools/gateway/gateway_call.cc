@@ -34,7 +34,7 @@ absl::Status ClientGone() {
 
 GatewayCall::GatewayCall(grpc::GenericCallbackServerContext* context, const Shared* shared)
     : grpc_(context), shared_(shared) {
-  if (!shared_->calls->Admit()) {
+  if (!shared_->calls->Admit(stop_, &place_)) {
     End(base::Error(absl::StatusCode::kResourceExhausted, absl::StrCat(grpc_->method(), " refused"),
                     {.layer = "gateway",
                      .operation = grpc_->method(),
@@ -54,7 +54,7 @@ GatewayCall::GatewayCall(grpc::GenericCallbackServerContext* context, const Shar
 GatewayCall::~GatewayCall() {
   stream_.reset();             // nothing refers to the channel when the call no longer counts
   (void)stop_.request_stop();  // OpenCalls forgets it
-  shared_->calls->Leave();
+  shared_->calls->Leave(place_);
 }
 
 // ---- gRPC's side

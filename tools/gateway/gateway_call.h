@@ -79,6 +79,7 @@ class GatewayCall final : public grpc::ServerGenericBidiReactor {
   const Method* method_ = nullptr;  // set before the first read
   std::atomic<int> holds_{1};       // gRPC's, until OnDone(), and one for each step of the channel
   std::stop_source stop_;
+  OpenCalls::Place place_;
   std::optional<CallContext> context_;
   RawMessage request_;
   RawMessage reply_;

@@ -18,7 +18,7 @@ ReflectionBridge::ReflectionBridge(std::shared_ptr<Channel> channel,
                                    const google::protobuf::FileDescriptorSet* descriptors,
                                    OpenCalls* calls)
     : channel_(std::move(channel)), descriptors_(descriptors), calls_(calls) {
-  if (!calls_->Admit()) {
+  if (!calls_->Admit(stop_, &place_)) {
     End(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
                      "too many calls are open at the gateway: retry later"));
     return;
@@ -39,7 +39,7 @@ ReflectionBridge::~ReflectionBridge() {
   on_stop_.reset();  // if it runs, waits for its end
   (void)stop_.request_stop();
   channel_.reset();  // before the gateway sees that the call has ended
-  calls_->Leave();
+  calls_->Leave(place_);
 }
 
 Task<absl::Status> ReflectionBridge::Load() {

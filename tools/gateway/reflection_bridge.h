@@ -66,6 +66,7 @@ class ReflectionBridge final : public grpc::ServerGenericBidiReactor {
   OpenCalls* const calls_;
   std::atomic<int> holds_{1};  // gRPC's, until OnDone(), and that of Load()
   std::stop_source stop_;
+  OpenCalls::Place place_;
   DescriptorCatalog catalog_;
   grpc::ByteBuffer incoming_;
   grpc::ByteBuffer outgoing_;

@@ -28,7 +28,9 @@ std::string Shortened(absl::string_view text, size_t limit, bool details) {
   if (TrailerBytes(text, details) <= limit) return std::string(text);
   size_t kept = text.size();
   while (TrailerBytes(text.substr(0, kept), details) > limit - kNoteBytes) kept -= kept / 16 + 1;
-  while (kept > 0 && (static_cast<unsigned char>(text[kept]) & 0xc0) == 0x80) --kept;
+  // A character of UTF-8 has at most three bytes after its first; a text of other bytes is cut anywhere.
+  for (int i = 0; i < 3 && kept > 0 && (static_cast<unsigned char>(text[kept]) & 0xc0) == 0x80; ++i)
+    --kept;
   return absl::StrCat(text.substr(0, kept), "... [text of ", text.size(), " bytes]");
 }
 

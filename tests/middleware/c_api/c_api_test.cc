@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <map>
 #include <string>
@@ -382,12 +383,32 @@ TEST_F(CApiTest, WaitForAConnectionHasATimeout) {
   const CChannel channel = Connect(options);
   // Shorter and longer than a turn.
   for (const int64_t timeout_ns :
-       {int64_t{-1}, int64_t{0}, int64_t{1'000'000}, int64_t{250'000'000}}) {
+       {INT64_MIN, int64_t{-1}, int64_t{0}, int64_t{1'000'000}, int64_t{250'000'000}}) {
     const auto since = std::chrono::steady_clock::now();
     const CStatus status(sluice_channel_wait_connected(channel.get(), timeout_ns));
     EXPECT_EQ(CodeOf(status), SLUICE_DEADLINE_EXCEEDED) << TextOf(status);
     EXPECT_GE(std::chrono::steady_clock::now() - since, std::chrono::nanoseconds(timeout_ns));
   }
+}
+
+TEST_F(CApiTest, WaitForAConnectionThatIsUpNeedsNoTime) {
+  for (const int64_t timeout_ns : {INT64_MIN, int64_t{-1}, int64_t{0}, int64_t{1}, INT64_MAX - 1}) {
+    const CStatus status(sluice_channel_wait_connected(channel_.get(), timeout_ns));
+    EXPECT_EQ(status, nullptr) << timeout_ns << ": " << TextOf(status);
+  }
+}
+
+TEST_F(CApiTest, TimeoutsAtTheEndsOfTheirRangeDoNotOverflow) {
+  EXPECT_EQ(CodeOf(Say("hello", INT64_MIN)), SLUICE_DEADLINE_EXCEEDED);
+  EXPECT_EQ(Say("hello", INT64_MAX - 1), nullptr);
+  const CCall call = Start("wait", INT64_MIN);
+  EXPECT_EQ(sluice_call_wait(call.get(), INT64_MIN), 0);
+  EXPECT_EQ(sluice_call_wait(call.get(), INT64_MIN + 1), 0);
+  sluice_call_cancel(call.get());
+  EXPECT_EQ(sluice_call_wait(call.get(), INT64_MAX - 1), 1);
+  EXPECT_EQ(CodeOf(Finish(call)), SLUICE_CANCELLED);
+  const CCall late = Start("wait", INT64_MAX - 1, INT64_MIN);
+  EXPECT_EQ(CodeOf(Finish(late)), SLUICE_DEADLINE_EXCEEDED);
 }
 
 TEST_F(CApiTest, ObjectsAreFreedInAnyOrder) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
 #include <thread>
 
@@ -194,6 +195,36 @@ TEST_F(CStreamTest, StreamOutlivesItsChannel) {
   EXPECT_EQ(Write(other, "x"), SLUICE_STREAM_END);
   EXPECT_EQ(CodeOf(Finish(stream)), SLUICE_CANCELLED);
   EXPECT_EQ(CodeOf(Finish(other)), SLUICE_CANCELLED);
+}
+
+TEST_F(CStreamTest, TimeoutsAtTheEndsOfTheirRangeDoNotOverflow) {
+  const CStream stream = Open(kTalk, SLUICE_BOTH_STREAM);
+  CMessage message;
+  EXPECT_EQ(Read(stream, &message, INT64_MIN), SLUICE_STREAM_TIMEOUT);
+  EXPECT_EQ(sluice_stream_wait(stream.get(), INT64_MIN), 0);
+  EXPECT_EQ(Write(stream, Bytes("a", 7), INT64_MAX - 1), SLUICE_STREAM_DONE);
+  EXPECT_EQ(Read(stream, &message, INT64_MAX - 1), SLUICE_STREAM_DONE);
+  EXPECT_EQ(LineOf(message).number(), 7);
+  // Until both windows are full: no thread reads the replies.
+  int32_t result = SLUICE_STREAM_DONE;
+  while (result == SLUICE_STREAM_DONE) result = Write(stream, Bytes("a"), INT64_MIN);
+  EXPECT_EQ(result, SLUICE_STREAM_TIMEOUT);
+  const CStream late = Open(kTalk, SLUICE_BOTH_STREAM, "", INT64_MIN);
+  EXPECT_EQ(CodeOf(Finish(late)), SLUICE_DEADLINE_EXCEEDED);
+}
+
+// The messages of the client are those that it writes.
+TEST_F(CStreamTest, RequestBesideAStreamOfRequestsIsRefused) {
+  for (const int32_t streams : {SLUICE_CLIENT_STREAMS, SLUICE_BOTH_STREAM}) {
+    sluice_stream* stream = nullptr;
+    const CStatus status(
+        sluice_stream_open(channel_.get(), kTalk, streams, "abc", 3, nullptr, &stream));
+    EXPECT_EQ(CodeOf(status), SLUICE_INVALID_ARGUMENT);
+    EXPECT_THAT(TextOf(status), HasSubstr("request of sluice_stream_open: it has 3 bytes"));
+    EXPECT_EQ(stream, nullptr);
+  }
+  const CStream empty = Open(kTalk, SLUICE_BOTH_STREAM, "");
+  EXPECT_NE(empty, nullptr);
 }
 
 TEST_F(CStreamTest, WrongArgumentsAreRefused) {

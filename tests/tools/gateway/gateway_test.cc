@@ -28,6 +28,23 @@ constexpr char kCheck[] = "/grpc.health.v1.Health/Check";
 
 class GatewayTest : public testing_support::GatewayWorld {
  protected:
+  // Waits until a drain has begun.
+  void AwaitClosedPort() {
+    // The port is closed as soon as a drain has begun: then a client of its own is refused.
+    // gRPC itself cancels a call that arrives at the moment at which the drain begins.
+    grpc::Status refused;
+    while (refused.ok() || refused.error_code() == grpc::StatusCode::CANCELLED) {
+      grpc::ChannelArguments arguments;
+      arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+      const auto other = testing_support::RouteGuide::NewStub(
+          grpc::CreateCustomChannel(absl::StrCat("127.0.0.1:", gateway_->port()),
+                                    grpc::InsecureChannelCredentials(), arguments));
+      grpc::ClientContext context;
+      Feature feature;
+      refused = other->GetFeature(&context, Point(), &feature);
+    }
+    EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAVAILABLE) << refused.error_message();
+  }
   // A stream of any method, a step at a time. gRPC's generic client has it as operations of a queue only.
   template <typename Request, typename Reply>
   class Stream {
@@ -215,20 +232,7 @@ TEST_F(GatewayTest, ADrainLetsCallsEndAndRefusesNewOnes) {
   ASSERT_TRUE(chat.Write(Note("before")));
   ASSERT_TRUE(chat.Read(&note));
   std::thread draining([this] { gateway_->Drain(absl::Hours(1)); });
-  // The port is closed as soon as a drain has begun: then a client of its own is refused.
-  // gRPC itself cancels a call that arrives at the moment at which the drain begins.
-  grpc::Status refused;
-  while (refused.ok() || refused.error_code() == grpc::StatusCode::CANCELLED) {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    const auto other = testing_support::RouteGuide::NewStub(
-        grpc::CreateCustomChannel(absl::StrCat("127.0.0.1:", gateway_->port()),
-                                  grpc::InsecureChannelCredentials(), arguments));
-    grpc::ClientContext context;
-    Feature feature;
-    refused = other->GetFeature(&context, Point(), &feature);
-  }
-  EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAVAILABLE) << refused.error_message();
+  AwaitClosedPort();
   ASSERT_TRUE(chat.Write(Note("during")));
   ASSERT_TRUE(chat.Read(&note));
   EXPECT_EQ(note.message(), "during");
@@ -247,6 +251,47 @@ TEST_F(GatewayTest, ADrainCancelsCallsThatDoNotEnd) {
   EXPECT_FALSE(chat.Read(&note));
   EXPECT_FALSE(chat.Finish().ok());
   route_.stopped.WaitFor(1);
+}
+
+// Clients of gRPC try another server after this code, and after no other.
+TEST_F(GatewayTest, ADrainEndsCallsWithUnavailable) {
+  for (const absl::Duration timeout : {absl::ZeroDuration(), -absl::InfiniteDuration()}) {
+    Start();
+    const int started = route_.started.count(), stopped = route_.stopped.count();
+    grpc::Status unary;
+    std::thread caller([this, &unary] {
+      grpc::ClientContext context;
+      context.AddMetadata("do", "wait");
+      Feature feature;
+      unary = stub_->GetFeature(&context, Point(), &feature);
+    });
+    route_.started.WaitFor(started + 1);
+    Stream<RouteNote, RouteNote> chat(client_, "/sluice.tests.route.RouteGuide/RouteChat");
+    RouteNote note;
+    EXPECT_TRUE(chat.Write(Note("a")) && chat.Read(&note));
+    gateway_->Drain(timeout);
+    caller.join();
+    EXPECT_EQ(unary.error_code(), grpc::StatusCode::UNAVAILABLE) << unary.error_message();
+    EXPECT_FALSE(chat.Read(&note));
+    const grpc::Status status = chat.Finish();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE) << status.error_message();
+    EXPECT_EQ(status.error_message(), "the gateway shuts down");
+    route_.stopped.WaitFor(stopped + 2);
+  }
+}
+
+TEST_F(GatewayTest, ADrainWithoutALimitWaitsForCalls) {
+  Stream<RouteNote, RouteNote> chat(client_, "/sluice.tests.route.RouteGuide/RouteChat");
+  RouteNote note;
+  ASSERT_TRUE(chat.Write(Note("before")) && chat.Read(&note));
+  std::thread draining([this] { gateway_->Drain(absl::InfiniteDuration()); });
+  AwaitClosedPort();
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(chat.Write(Note("during")) && chat.Read(&note));
+  chat.WritesDone();
+  EXPECT_FALSE(chat.Read(&note));
+  const grpc::Status status = chat.Finish();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  draining.join();
 }
 
 TEST_F(GatewayTest, MoreCallsThanTheLimitAreRefused) {

@@ -82,5 +82,11 @@ TEST(StatusConversionTest, ATextIsNotCutInsideACharacter) {
   EXPECT_GT(end, 100u);
 }
 
+TEST(StatusConversionTest, ATextThatIsNotUtf8IsCutAsWell) {
+  const std::string kept = ToGrpc(absl::InternalError(std::string(6000, '\x80'))).error_message();
+  EXPECT_GT(kept.find("... ["), 100u);
+  EXPECT_NE(kept.find("[text of 6000 bytes]"), std::string::npos);
+}
+
 }  // namespace status_conversion_test
 }  // namespace sluice::gateway
