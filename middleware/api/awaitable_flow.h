@@ -11,7 +11,8 @@
 // Purpose       Makes OnMessage() and OnWritable() awaitable. Any coroutine type may await.
 //               Messages that no coroutine has taken are copied, as in FlowInbox, and slow the
 //               sender down.
-// Ownership     The user owns it. It outlives the flow and all coroutines that wait here.
+// Ownership     The user owns it. It outlives the flow and all coroutines that wait here. Once the
+//               flow is closed, a coroutine that resumes may destroy it, if no other waits here.
 // Threads       The messenger's thread. A waiting coroutine resumes inside Poll(), Drive() or
 //               Close(), and may call all that a handler may call.
 // Limits        One coroutine may wait for messages and one for room at a time. At most `window`
@@ -39,7 +40,10 @@ namespace sluice {
 class AwaitableFlow final : public flow::FlowHandler {
  public:
   explicit AwaitableFlow(uint32_t window) : inbox_(window) {}
-  ~AwaitableFlow() override { assert(!reader_ && !writer_); }
+  ~AwaitableFlow() override {
+    assert(!reader_ && !writer_);
+    if (destroyed_ != nullptr) *destroyed_ = true;
+  }
   AwaitableFlow(const AwaitableFlow&) = delete;
   AwaitableFlow& operator=(const AwaitableFlow&) = delete;
 
@@ -83,6 +87,7 @@ class AwaitableFlow final : public flow::FlowHandler {
   std::coroutine_handle<> reader_;
   std::coroutine_handle<> writer_;
   Sending* sending_ = nullptr;  // Send() that the writer awaits; nullptr: none
+  bool* destroyed_ = nullptr;   // OnClosed() runs: set by the destructor
 };
 
 // Base class of the awaiters. Stores the waiting coroutine in `*place`, and clears it if the
@@ -179,7 +184,12 @@ inline void AwaitableFlow::OnClosed(flow::Flow flow, const absl::Status& why,
   inbox_.OnClosed(flow, why, totals);
   if (sending_ != nullptr) sending_->await_ready();  // refused: the flow is closed
   sending_ = nullptr;
+  // The writer may own this object, and end. It must have ended the reader before.
+  bool destroyed = false;
+  destroyed_ = &destroyed;
   Continue(writer_);
+  if (destroyed) return;
+  destroyed_ = nullptr;
   Continue(reader_);
 }
 

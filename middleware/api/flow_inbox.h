@@ -40,7 +40,7 @@ class FlowInbox final : public flow::FlowHandler {
   std::span<const std::byte> Front() const { return messages_.Front().subspan(1); }
   void Pop() {
     messages_.Pop();
-    flow_.Consume();
+    if (!closed_) flow_.Consume();  // the messenger may have ended
   }
 
   bool is_open() const { return open_; }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <exception>
 #include <fstream>
 #include <iterator>
 #include <thread>
@@ -51,16 +52,24 @@ FileResolver::~FileResolver() { Stop(); }
 
 absl::StatusOr<std::vector<std::string>> FileResolver::Watcher::Read() const {
   std::ifstream file(path);
-  if (!file.is_open()) {
+  std::string text;
+  bool complete = file.is_open();
+  if (complete) {
+    try {  // a read error is an exception; a folder can be opened, but not read
+      text.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    } catch (const std::exception&) {
+      complete = false;
+    }
+  }
+  if (!complete) {
     return base::Error(absl::StatusCode::kNotFound, absl::StrCat("servers not read from ", path),
                        {.layer = "api",
                         .operation = "resolve",
-                        .cause = "the file can't be read",
+                        .cause = "the file can't be read, or is a folder",
                         .remedy = "write the addresses there, host:port, one a line",
                         .retry_safe = true});
   }
-  return ParseServers(
-      std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()));
+  return ParseServers(text);
 }
 
 absl::Status FileResolver::Start(Listener listener) {

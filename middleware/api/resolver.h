@@ -38,7 +38,8 @@ class Resolver {
 
 // Reads the servers from a file of addresses, one a line. Empty lines and lines that begin with #
 // are ignored. The file is watched: when a new file is moved in its place, or the file is written
-// and closed, it is read at once. If the file is missing or invalid, the channel keeps its servers.
+// and closed, it is read at once. If the file is missing, invalid,
+// or a folder, or if reading it fails, the channel keeps its servers.
 // In a child that was forked after Start(), Stop() and the destructor return at once, and nothing is watched.
 class FileResolver final : public Resolver {
  public:

@@ -67,7 +67,7 @@ ServerPoller::~ServerPoller() {
   if (thread_.joinable()) {
     endpoint_->Wake();
     thread_.join();
-  } else if (started_ && !ended_) {
+  } else if (started() && !ended_) {
     in_poll_ = true;
     Serve();  // returns after the engine is closed
     RunOut(INT64_MAX);
@@ -76,8 +76,9 @@ ServerPoller::~ServerPoller() {
 
 void ServerPoller::Start(absl::AnyInvocable<void()> on_end) {
   on_end_ = std::move(on_end);
-  started_ = true;
+  started_.store(true, std::memory_order_release);
   if (loop_ != nullptr) return;
+  std::lock_guard lock(join_mutex_);  // another thread may wait for the end already
   try {
     thread_ = std::thread([this] {
       endpoint_->AllowBlocking();  // this thread does nothing but poll
@@ -86,7 +87,8 @@ void ServerPoller::Start(absl::AnyInvocable<void()> on_end) {
       engine_.BePolledByNobody();  // another thread may get the id of this thread
     });
   } catch (...) {
-    started_ = false;  // no thread serves, so WaitForEnd() must not wait
+    started_.store(false,
+                   std::memory_order_release);  // no thread serves, so WaitForEnd() must not wait
     throw;
   }
 }
@@ -99,7 +101,7 @@ bool ServerPoller::InHandler() const {
 // ---- The user's own loop
 
 int ServerPoller::Poll() {
-  if (loop_ == nullptr || in_poll_ || !started_ || ended_) return 0;
+  if (loop_ == nullptr || in_poll_ || !started() || ended_) return 0;
   engine_.BePolledHere();
   in_poll_ = true;
   const int done = closed_ ? engine_.RunMail() : engine_.Poll();
@@ -110,7 +112,7 @@ int ServerPoller::Poll() {
 
 bool ServerPoller::PrepareToSleep() {
   if (loop_ == nullptr || in_poll_) return false;
-  if (!started_ || ended_ || closed_) return true;
+  if (!started() || ended_ || closed_) return true;
   if (draining_.load() && !engine_.drain().started()) return false;
   Publish();
   if (!engine_.PrepareToSleep()) return false;
@@ -123,7 +125,7 @@ bool ServerPoller::PrepareToSleep() {
 void ServerPoller::Shutdown(int64_t stop_by_ns) {
   stop_by_ns_.store(stop_by_ns);
   stopping_.store(true);
-  if (started_) endpoint_->Wake();
+  if (started()) endpoint_->Wake();
 }
 
 void ServerPoller::Drain(int64_t cancel_at_ns, int64_t stop_by_ns) {
@@ -134,7 +136,7 @@ void ServerPoller::Drain(int64_t cancel_at_ns, int64_t stop_by_ns) {
 }
 
 bool ServerPoller::WaitForEnd(int64_t give_up_ns) {
-  if (!started_) return true;
+  if (!started()) return true;
   if (loop_ != nullptr) {
     in_poll_ = true;
     if (!closed_) Serve();

@@ -57,7 +57,8 @@ class ServerPoller {
 
   // Starts to serve. Call once. `on_end` runs on the polling thread when the poller has ended.
   void Start(absl::AnyInvocable<void()> on_end);
-  bool started() const { return started_; }
+  // Any thread.
+  bool started() const { return started_.load(std::memory_order_acquire); }
 
   // For the user's own loop, as in server.h. Without a loop the results are 0, false and -1.
   int Poll();
@@ -120,7 +121,8 @@ class ServerPoller {
   mutable call::ServerEngine engine_;  // used by the polling thread once that runs
   std::unique_ptr<endpoint::Endpoint> endpoint_;
   std::unique_ptr<LoopDescriptor> loop_;  // nullptr: the poller has its own thread
-  bool started_ = false;
+  // Released after all that the polling thread and the functions of any thread use is set.
+  std::atomic<bool> started_{false};
   bool in_poll_ = false;  // used by the user's loop: handlers may run
   bool closed_ = false;   // used by the polling thread: the engine is closed
 
@@ -140,7 +142,7 @@ class ServerPoller {
   ServerSnapshot published_;  // mutex_; without methods
   absl::AnyInvocable<void()> on_end_;
   std::mutex join_mutex_;
-  std::thread thread_;  // join_mutex_ guards its join()
+  std::thread thread_;  // join_mutex_ guards its creation and its join()
 };
 
 }  // namespace sluice

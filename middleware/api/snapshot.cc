@@ -141,7 +141,7 @@ ServerSnapshot ServerPoller::Ask(size_t details, absl::Duration patience,
   }
   std::unique_lock lock(mutex_);
   const uint64_t seen = answers_;
-  const bool polling = started_ && !ended_;
+  const bool polling = started() && !ended_;
   if (polling) {
     details_ = std::max(details_, details);
     if (!std::exchange(snapshot_requested_, true)) engine_.Post(&snapshot_request_);

@@ -149,7 +149,8 @@ struct Offer {
   Priority priority;
 };
 
-// Returns the handler of the flow; nullptr refuses the flow.
+// Returns the handler of the flow; nullptr refuses the flow. The opener's OnClosed() then gets
+// PERMISSION_DENIED, or the status with which the acceptor closed the flow.
 using Acceptor = std::function<FlowHandler*(Flow flow, const Offer& offer)>;
 
 }  // namespace sluice::flow

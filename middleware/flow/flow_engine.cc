@@ -354,6 +354,8 @@ int FlowEngine::Serve(Connection& connection) {
     Unlink(connection, index);
     const uint32_t generation = record.generation;
     const bool said = Say(connection, index);
+    // A handler may have opened a flow to a new peer that has taken the place of this connection.
+    if (connections_[connection.peer.index].get() != &connection) return served;
     if (record.generation != generation) continue;  // the flow has ended
     if (!said) {
       record.linked = true;
@@ -367,7 +369,6 @@ int FlowEngine::Serve(Connection& connection) {
       turn_left_ = quota;
       record.handler->OnWritable(NameOf(index));
       served_ = kNone;
-      // The handler may have opened a flow to a new peer that has taken the place of this connection.
       if (connections_[connection.peer.index].get() != &connection) return served;
     }
     connection.turns.Charge(priority, connection.under_way.size() - before);

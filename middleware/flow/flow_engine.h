@@ -155,7 +155,8 @@ class FlowEngine final : public session::User {
   void Link(Connection& connection, uint32_t index);
   void Unlink(Connection& connection, uint32_t index);
   void Activate(Connection& connection);
-  // Gives turns to the flows in line until the credits are used up. Returns the number of turns.
+  // Gives turns to the flows in line until the credits are used up. Returns the number of turns. Handlers run here: call it from Poll()
+  // or from a callback of the sessions only. `connection` may be parked when it returns.
   int Serve(Connection& connection);
   // Sends all control messages that the flow owes. Returns false if the credits do not suffice.
   bool Say(Connection& connection, uint32_t index);
@@ -174,6 +175,8 @@ class FlowEngine final : public session::User {
                         std::span<const std::byte> payload);
   bool TakeWindow(Record& record, uint32_t index, uint32_t window);
   void Refuse(Connection& connection, uint32_t remote, const absl::Status& why);
+  // Counts a flow in state kEnding among the refusals, not among the live flows. No handler knows it, and the peer does not know its index.
+  void CountRefusal(Connection& connection, Record& record);
   // Ensures that there is a place for a refusal. Returns false if this connection must end for that.
   bool MakeRoomToRefuse(Connection& connection);
   void ForgetRefusals(Connection& connection);

@@ -54,7 +54,9 @@ void FlowEngine::OnWritable(endpoint::PeerId peer) {
   Connection* connection = Find(peer);
   if (connection == nullptr) return;
   connection->blocked = false;
-  if (!connection->turns.empty()) Activate(*connection);
+  // Now, not at the end of the pass: while peers wait for buffers, the endpoint gives them only to the peer whose OnWritable() runs. At
+  // the end of the pass the first peer would take the buffers of all.
+  if (!connection->turns.empty()) Serve(*connection);
 }
 
 void FlowEngine::OnDelivered(endpoint::PeerId peer, uint32_t sequence) {
@@ -294,6 +296,8 @@ const char* FlowEngine::TakeOpen(Connection& connection, const frame::Header& he
   if (handler == nullptr) {
     CloseFlow(NameOf(index), refuse(absl::StatusCode::kPermissionDenied,
                                     "the peer's acceptor refused the flow", "ask its operator"));
+    // If the acceptor has sent a message, the peer knows the flow, which ends like a flow that was open.
+    if (record.state == FlowState::kEnding) CountRefusal(connection, record);
     return nullptr;
   }
   record.handler = handler;
@@ -332,11 +336,15 @@ void FlowEngine::Refuse(Connection& connection, uint32_t remote, const absl::Sta
   const uint32_t index = NewFlow(connection, FlowEvent::kRefuse, {}, Priority::kNormal);
   Record& record = table_[index];
   record.remote = remote;
+  CountRefusal(connection, record);
+  reasons_[index] = why;
+  Owe(index, kOweClose);
+}
+
+void FlowEngine::CountRefusal(Connection& connection, Record& record) {
   record.refused = true;
   ++refusals_;
   ++connection.refusals;
-  reasons_[index] = why;
-  Owe(index, kOweClose);
 }
 
 const char* FlowEngine::TakeAccept(Record& record, uint32_t index, const frame::Header& header) {

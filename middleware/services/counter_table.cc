@@ -2,6 +2,7 @@
 #include "middleware/services/counter_table.h"
 
 #include "absl/status/status.h"
+#include "middleware/call/exceptions.h"
 
 namespace sluice {
 namespace {
@@ -170,6 +171,16 @@ std::vector<Reading> ReadCounters(const bulk::PortCounters& c) {
       {"bulk_signed_queues", c.signed_queues, false, "queue pairs made for protected transfers"},
       {"bulk_signed_closed", c.signed_closed, false, "of those: closed to make room for others"},
   };
+}
+
+std::optional<std::vector<Reading>> ReadSource(const CounterSource& source,
+                                               std::string* exception) {
+  try {
+    return source();
+  } catch (...) {
+    *exception = call::TextOfException();
+    return std::nullopt;
+  }
 }
 
 std::string CodeName(int code) {

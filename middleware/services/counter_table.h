@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,11 @@ std::vector<Reading> ReadCounters(const ChannelSnapshot& snapshot);
 std::vector<Reading> ReadCounters(const bulk::PortCounters& counters);  // of Bulk::counters()
 
 // A further source of counters. Called on any thread; it must not wait for a thread that may block.
+// If it throws an exception, PrometheusMetrics omits its counters, and StatusReport passes the exception on.
 using CounterSource = std::function<std::vector<Reading>()>;
+
+// Calls `source`. Returns nullopt if it throws an exception, and then sets `*exception` to its text.
+std::optional<std::vector<Reading>> ReadSource(const CounterSource& source, std::string* exception);
 
 // "OK", "CANCELLED", … by absl::StatusCode, 0 to 16.
 std::string CodeName(int code);

@@ -138,7 +138,7 @@ class HttpPages::Impl {
   explicit Impl(const PagesOptions& options)
       : options_(options),
         report_(options.patience),
-        metrics_(std::make_shared<PrometheusMetrics>(options.patience)) {}
+        metrics_(std::make_shared<PrometheusMetrics>(options.patience, options.log)) {}
   ~Impl();
 
   absl::Status Listen(const std::string& address);

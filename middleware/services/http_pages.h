@@ -31,6 +31,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "middleware/api/channel.h"
+#include "middleware/api/log.h"
 #include "middleware/api/options.h"
 #include "middleware/api/server.h"
 #include "middleware/services/counter_table.h"
@@ -56,6 +57,8 @@ struct PagesOptions {
   // If not empty, /status.json, /metrics and /config require the header "Authorization: Bearer TOKEN"
   // with the token of a reader; the page asks for it. Default: none.
   std::vector<PageReader> readers;
+  // Sink for exceptions of counter sources whose counters /metrics then omits. Null: standard error.
+  std::shared_ptr<LogSink> log;
 
   absl::Status Validate() const;
 };

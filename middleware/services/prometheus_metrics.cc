@@ -140,10 +140,21 @@ std::vector<MetricFamily> PrometheusMetrics::Collect() const {
       AddMethods("sluice_channel_", labels, snapshot.methods, &families);
     }
     for (const auto& [name, source] : sources) {
-      AddReadings("sluice_", {{"source", name}}, source(), &families);
+      AddReadings("sluice_", {{"source", name}}, ReadingsOf(name, source), &families);
     }
   });
   return families.Take();
+}
+
+// An exception would pass into the HTTP server of the exposer, which ends the process.
+std::vector<Reading> PrometheusMetrics::ReadingsOf(const std::string& name,
+                                                   const CounterSource& source) const {
+  std::string exception;
+  std::optional<std::vector<Reading>> readings = ReadSource(source, &exception);
+  if (readings.has_value()) return *std::move(readings);
+  events_.Say(base::Severity::kError, "exception", "",
+              absl::StrCat("counter source \"", name, "\" threw an exception: ", exception));
+  return {};
 }
 
 absl::StatusOr<std::unique_ptr<MetricsExposer>> MetricsExposer::Start(

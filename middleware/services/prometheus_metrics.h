@@ -31,11 +31,14 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "middleware/api/channel.h"
+#include "middleware/api/log.h"
 #include "middleware/api/server.h"
 #include "middleware/services/counter_table.h"
 #include "middleware/services/named_objects.h"
 #include "prometheus/collectable.h"
 #include "prometheus/metric_family.h"
+#include "transport/base/clock.h"
+#include "transport/base/event_log.h"
 
 namespace prometheus {
 class Exposer;
@@ -45,8 +48,11 @@ namespace sluice {
 
 class PrometheusMetrics final : public prometheus::Collectable {
  public:
-  explicit PrometheusMetrics(absl::Duration patience = absl::Milliseconds(200))
-      : patience_(patience) {}
+  // `log`: sink for exceptions of counter sources; null: standard error.
+  explicit PrometheusMetrics(absl::Duration patience = absl::Milliseconds(200),
+                             std::shared_ptr<LogSink> log = nullptr)
+      : patience_(patience),
+        log_(log != nullptr ? std::move(log) : std::make_shared<base::StderrLog>()) {}
 
   // Adds a server or channel. `name`: value of the label; replaces an entry of the same name.
   void Add(const Server* server, const std::string& name) {
@@ -56,15 +62,22 @@ class PrometheusMetrics final : public prometheus::Collectable {
     objects_.Add(std::move(channel), name);
   }
   // Adds counters sluice_<reading> with the label source: [bulk] { return
-  // sluice::ReadCounters(bulk->counters()); }.
+  // sluice::ReadCounters(bulk->counters()); }. If the source throws an exception, the scrape omits
+  // its counters, and the log has a record `exception`.
   void Add(CounterSource source, const std::string& name) { objects_.Add(std::move(source), name); }
   void Remove(const std::string& name) { objects_.Remove(name); }
 
   std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:
+  // Returns the counters of a source; none if it throws an exception.
+  std::vector<Reading> ReadingsOf(const std::string& name, const CounterSource& source) const;
+
   const absl::Duration patience_;
+  const std::shared_ptr<LogSink> log_;
   NamedObjects objects_;
+  mutable base::RealClock clock_;
+  mutable base::EventLog events_{"metrics", log_.get(), &clock_};  // lock of objects_
 };
 
 struct ExposerOptions {

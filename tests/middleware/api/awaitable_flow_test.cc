@@ -2,7 +2,10 @@
 #include "middleware/api/awaitable_flow.h"
 
 #include <coroutine>
+#include <cstring>
 #include <exception>
+#include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -259,6 +262,62 @@ TEST_F(AwaitableFlowTest, ReaderThatOwnsItsEnd_MayReturnWhenItIsClosed) {
   ears_[0]->flow.Close();
   Settle();
   EXPECT_TRUE(reader.done());
+}
+
+TEST_F(AwaitableFlowTest, OwnClose_EndsBothWaits) {
+  Connect();
+  Settle();
+  absl::Status status;
+  std::vector<std::string> heard;
+  const Task sender = SendNumbers(&here_, here_flow_, 10, &status);
+  const Task reader = Read(&here_, &heard);
+  Settle();
+  EXPECT_FALSE(sender.done() || reader.done());
+  here_flow_.Close();
+  Settle();
+  EXPECT_TRUE(sender.done());
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(reader.done());
+  EXPECT_TRUE(here_.why().ok());
+}
+
+TEST_F(AwaitableFlowTest, WriterMayDestroyTheEndWhenItIsClosed) {
+  accept_options_ = {.window = 1, .manual_consume = true};
+  Start();
+  alignas(AwaitableFlow) std::byte storage[sizeof(AwaitableFlow)];
+  auto* const end = new (storage) AwaitableFlow(kWindow);
+  const auto flow = a_->engine.Open("b", 1, "end", end->options(), end);
+  ASSERT_TRUE(flow.ok()) << flow.status();
+  std::vector<std::string> heard;
+  std::optional<Task> reader(Read(end, &heard));
+  const auto write = [](AwaitableFlow* end, Flow flow, std::optional<Task>* reader) -> Task {
+    while ((co_await end->Send(flow, BytesOf("m"))).ok()) {
+    }
+    reader->reset();
+    end->~AwaitableFlow();
+    std::memset(static_cast<void*>(end), 0xff, sizeof(*end));  // a later use of it fails
+  };
+  const Task writer = write(end, *flow, &reader);
+  Settle();
+  EXPECT_FALSE(writer.done());
+  ears_.at(0)->flow.Close();
+  Settle();
+  EXPECT_TRUE(writer.done());
+}
+
+TEST_F(AwaitableFlowTest, ReceivedMessagesCanBeTakenAfterTheEngineHasEnded) {
+  Connect();
+  absl::Status status;
+  const Task sender = SendNumbers(&here_, here_flow_, 3, &status);
+  Settle();
+  EXPECT_TRUE(sender.done());
+  b_->engine.Close();
+  b_.reset();
+  std::vector<std::string> heard;
+  const Task reader = Read(&there_, &heard);
+  EXPECT_TRUE(reader.done());
+  EXPECT_EQ(heard.size(), 3u);
+  Settle();
 }
 
 }  // namespace awaitable_flow_test

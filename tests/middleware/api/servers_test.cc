@@ -3,6 +3,8 @@
 // A channel with several servers, as a user has it: lists, files, resolvers, threads included.
 #include <gtest/gtest.h>
 #include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -200,6 +202,26 @@ TEST_F(FileTest, ThatIsNotThereIsTold) {
   remove(path_.c_str());
   EXPECT_EQ(Connect("file:" + path_).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(Connect("file:/no/such/folder/servers").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(FileTest, ThatIsAFolderIsAnErrorAndChangesNothing) {
+  StartServer("a:1");
+  StartServer("b:1");
+  remove(path_.c_str());
+  ASSERT_EQ(mkdir(path_.c_str(), 0700), 0);
+  EXPECT_EQ(Connect("file:" + path_).status().code(), absl::StatusCode::kNotFound);
+  ASSERT_EQ(rmdir(path_.c_str()), 0);
+  Write("a:1\n");
+  auto channel = Connect("file:" + path_);
+  ASSERT_TRUE(channel.ok()) << channel.status();
+  // The folder is moved in place, so the resolver reads it.
+  remove(path_.c_str());
+  ASSERT_EQ(mkdir((path_ + ".folder").c_str(), 0700), 0);
+  ASSERT_EQ(rename((path_ + ".folder").c_str(), path_.c_str()), 0);
+  EXPECT_EQ(Say(*channel), "a:1 1");
+  ASSERT_EQ(rmdir(path_.c_str()), 0);
+  Write("b:1\n");
+  ExpectAnswerBy(*channel, "b:1");
 }
 
 TEST_F(FileTest, ThatIsEmptyHasNoServersSoFar) {

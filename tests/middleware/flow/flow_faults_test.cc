@@ -237,19 +237,25 @@ TEST_F(FlowFaultsTest, LargeMessageThatIsTakenBackEndsTheFlowAsUnavailable) {
 }
 
 TEST_F(FlowFaultsTest, RefusalsThatAreNotReadAreBounded) {
-  Start();
-  Raw raw(&network_, &clock_);
-  SettleWith(&raw);
-  raw.endpoint->set_withhold_credits(true);  // b's answers are not taken
-  for (uint32_t i = 0; i < 3000 && !raw.down; ++i) {
-    raw.SayOpen(i, 1, "no such end");
-    raw.endpoint->Poll();
-    Settle();
-    raw.endpoint->Poll();
+  for (const char* end : {"no such end", "closed shop"}) {
+    SCOPED_TRACE(end);
+    Start();
+    ASSERT_TRUE(
+        b_->engine.Accept("closed shop", {}, [](Flow, const Offer&) { return nullptr; }).ok());
+    Raw raw(&network_, &clock_);
+    SettleWith(&raw);
+    raw.endpoint->set_withhold_credits(true);  // b's answers are not taken
+    for (uint32_t i = 0; i < 3000 && !raw.down; ++i) {
+      raw.SayOpen(i, 1, end);
+      raw.endpoint->Poll();
+      Settle();
+      raw.endpoint->Poll();
+    }
+    EXPECT_TRUE(raw.down);
+    EXPECT_EQ(b_->engine.counters().protocol_errors, 1u);
+    EXPECT_EQ(b_->engine.flows(), 0u);
+    b_.reset();  // its name is free again
   }
-  EXPECT_TRUE(raw.down);
-  EXPECT_EQ(b_->engine.counters().protocol_errors, 1u);
-  EXPECT_EQ(b_->engine.flows(), 0u);
 }
 
 // Its refusals take all the places; whoever needs one does not pay for that.

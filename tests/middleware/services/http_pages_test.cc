@@ -403,6 +403,7 @@ TEST_F(HttpPagesTest, ExceptionsOfCounterSourcesAreErrorsOfTheRequest) {
   Start();
   pages_->Add([]() -> std::vector<Reading> { throw 42; }, "odd");
   EXPECT_EQ(CodeOf(Get(port(), "/status.json")), 500);
+  EXPECT_EQ(CodeOf(Get(port(), "/metrics")), 200) << "without these counters";
   pages_->Remove("odd");
   EXPECT_EQ(CodeOf(Get(port(), "/status.json")), 200);
 }

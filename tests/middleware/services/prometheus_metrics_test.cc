@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "absl/strings/str_split.h"
 #include "examples/echo/echo_service.h"
 #include "middleware/api/in_process.h"
+#include "tests/support/kept_log.h"
 
 namespace sluice {
 namespace prometheus_metrics_test {
@@ -202,6 +204,34 @@ TEST_F(PrometheusMetricsTest, WhatElseIsCountedIsTold) {
   ASSERT_TRUE(exposer.ok()) << exposer.status();
   auto samples = Parse(Scrape("127.0.0.1", (*exposer)->port()));
   EXPECT_EQ(samples["sluice_bulk_pieces_total{source=\"pictures\"}"], 9);
+}
+
+TEST_F(PrometheusMetricsTest, SourceThatThrowsIsLoggedAndTheOthersAreTold) {
+  const auto log = std::make_shared<testing_support::KeptLog>();
+  const auto metrics = std::make_shared<PrometheusMetrics>(absl::Seconds(60), log);
+  bulk::PortCounters counters;
+  counters.pieces = 9;
+  const auto good = [counters] { return ReadCounters(counters); };
+  metrics->Add(good, "a picture");
+  metrics->Add([]() -> std::vector<Reading> { throw std::runtime_error("out of order"); },
+               "broken");
+  metrics->Add([]() -> std::vector<Reading> { throw 7; }, "number");
+  metrics->Add(good, "pictures");
+  {
+    auto exposer = MetricsExposer::Start("0", metrics);
+    ASSERT_TRUE(exposer.ok()) << exposer.status();
+    const std::string text = Scrape("127.0.0.1", (*exposer)->port());
+    auto samples = Parse(text);
+    EXPECT_EQ(samples["sluice_bulk_pieces_total{source=\"a picture\"}"], 9);
+    EXPECT_EQ(samples["sluice_bulk_pieces_total{source=\"pictures\"}"], 9);
+    EXPECT_EQ(text.find("broken"), std::string::npos);
+  }
+  ASSERT_EQ(log->size(), 2u);
+  EXPECT_EQ((*log)[0].severity, base::Severity::kError);
+  EXPECT_EQ((*log)[0].event, "exception");
+  EXPECT_EQ((*log)[0].message, "counter source \"broken\" threw an exception: out of order");
+  EXPECT_EQ((*log)[1].message,
+            "counter source \"number\" threw an exception: the exception is no std::exception");
 }
 
 TEST_F(PrometheusMetricsTest, WhatIsTakenOutIsNotTold) {
