@@ -58,6 +58,8 @@ void ClientEngine::SetServers(const std::vector<ServerAddress>& servers) {
     leaving_.push_back(std::move(one));
     ForgetHealth(leaving_.back().get());
   }
+  // Calls that wait may need a server that was not connected because of one that is removed.
+  if (table_.waiting() > 0) dial_wanted_ = true;
   server_ = absl::StrJoin(connections_, ",", [](std::string* out, const auto& one) {
     absl::StrAppend(out, one->server);
   });
@@ -241,6 +243,8 @@ void ClientEngine::Lose(Connection* connection, const absl::Status& why,
   // Calls still wait, so another attempt is scheduled for them. A callback may have removed the server.
   if (connection->state == ConnectionState::kIdle && table_.waiting() > 0 &&
       !IsLeaving(connection)) {
+    if (state() == ConnectionState::kUp)
+      connection->failed_attempts = options_.max_reconnect_attempts;
     wheel_.Schedule(&connection->backoff, now_ns_ + options_.backoff_max_ns);
   }
 }
@@ -251,10 +255,20 @@ void ClientEngine::DialGivenUp() {
   if (state() != ConnectionState::kUp) return;
   some_given_up_ = false;
   for (const auto& one : connections_) {
-    if (!one->given_up || one->state != ConnectionState::kIdle) continue;
-    one->failed_attempts = options_.max_reconnect_attempts;
-    dial_wanted_ = true;
+    if (one->given_up && one->state == ConnectionState::kIdle) dial_wanted_ = true;
   }
+}
+
+// While another server is up, a server that was given up gets one attempt per backoff, whatever asked for it.
+bool ClientEngine::MayDialAgain(Connection* connection) {
+  if (!connection->given_up || state() != ConnectionState::kUp) return true;
+  if (now_is_stale_) RefreshNow();
+  if (now_ns_ < redial_ns_) {
+    some_given_up_ = true;  // DialGivenUp() asks again
+    return false;
+  }
+  connection->failed_attempts = options_.max_reconnect_attempts;
+  return true;
 }
 
 // Logs a warning once for each reason, and no warning for an error that Channel::Connect() is about to return.
@@ -285,6 +299,8 @@ void ClientEngine::OnDrain(Connection* connection, const frame::Header& header) 
            absl::StrCat(connection->server, " accepts no new calls: it is shutting down"));
   connection->drain_owed = !SendControl(connection, frame::Kind::kDrain, 0, 0);
   if (!HasHope()) EndHopeless();
+  if (table_.waiting() == 0) return;
+  if (now_is_stale_) RefreshNow();
   SendWaiting();  // calls may have waited for credit of this server
 }
 

@@ -510,17 +510,20 @@ int ClientEngine::Poll() {
   if (std::exchange(dial_wanted_, false)) {
     // A callback may set other servers.
     for (size_t i = 0; i < connections_.size(); ++i) {
-      if (connections_[i]->state == ConnectionState::kIdle && !StaysAtRest(i)) {
+      if (connections_[i]->state == ConnectionState::kIdle && !StaysAtRest(i) &&
+          MayDialAgain(connections_[i].get())) {
         Dial(connections_[i].get());
       }
     }
   }
   const bool servers_changed = std::exchange(servers_changed_, false);
   if (!leaving_.empty()) DropLeft();
-  // Calls may wait for credit of a server that was removed. Not in SetServers(), which may run inside a callback.
-  if (servers_changed) [[unlikely]]
-    SendWaiting();
   if (!end_soon_.empty()) EndTheseSoon();
+  // Calls may wait for credit of a server that was removed. Not in SetServers(), which may run inside a callback.
+  if (servers_changed && table_.waiting() > 0) [[unlikely]] {
+    if (now_is_stale_) RefreshNow();
+    SendWaiting();
+  }
   const int done = endpoint_->Poll();
   quiet_passes_ = done == 0 ? quiet_passes_ + 1 : 0;
   const bool due = done == 0 ? ++idle_passes_ % kIdlePassesPerClockRead == 0

@@ -278,6 +278,7 @@ class ClientEngine final : public session::User {
   void DialIdle();
   bool StaysAtRest(size_t index) const;
   void DialGivenUp();
+  bool MayDialAgain(Connection* connection);
   // Disconnects removed servers that have no calls.
   void DropLeft();
   // Returns true if a server is up, connecting or idle, so that a waiting call may still be sent.

@@ -11,10 +11,11 @@ namespace sluice::endpoint {
 
 // Returns kNoSlot if no slot is free, or if a quarter of the slots is in use and the peer holds `most` of them or more.
 uint32_t EndpointImpl::TakeControl(const Peer& peer, uint32_t most) {
+  if (slots_->free_control() == 0) return queue::kNoSlot;
   const uint32_t all = slots_->control_slots();
   const uint64_t owner = Owner(peer.id());
   const bool many_in_use = slots_->free_control() <= all - all / 4;
-  if (many_in_use && slots_->ControlOf(owner) >= most) return queue::kNoSlot;
+  if (many_in_use && most < all && slots_->ControlOf(owner) >= most) return queue::kNoSlot;
   return slots_->TakeControlFor(owner);
 }
 
