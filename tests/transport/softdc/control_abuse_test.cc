@@ -198,12 +198,11 @@ UniqueFd Memfd(int seals) {
 
 // Owns a block of numbers, and answers the hello that names one of them as a test wants.
 struct FakeOwner {
-  static constexpr uint32_t kBlock = 60'001;
-  static constexpr uint32_t kNumber = kBlock * kNumbersPerBlock + 5;
   static constexpr uint32_t kCapacity = 16;
 
   FakeOwner() {
-    EXPECT_TRUE(listening);
+    while (!(listening = ListenAbstract(BlockSocketName(block), 4)))
+      ++block;  // others may have a block
     hello.layout_version = shm::kLayoutVersion;
     hello.context_id = 1;
     hello.link_id = 1;
@@ -246,10 +245,10 @@ struct FakeOwner {
     descriptor->state.store(static_cast<uint32_t>(shm::TargetState::kReadyToReceive));
     return answer;
   }
-  // Has `node` connect, to send to kNumber. No other connection is accepted.
+  // Has `node` connect, to send to Number(). No other connection is accepted.
   void Await(DcNode& node) {
     DcAddress to = node.Address();
-    to.dctn = kNumber;
+    to.dctn = Number();
     ASSERT_EQ(node.Send(to, "hello?", 1), 0);
     WaitUntilReadable(listening);
     accepted = AcceptSameUser(listening.get());
@@ -260,7 +259,7 @@ struct FakeOwner {
     ASSERT_EQ(RecvWithFds(accepted.get(), std::as_writable_bytes(std::span(&request, 1))),
               static_cast<ssize_t>(sizeof(request)));
     EXPECT_EQ(request.kind, ControlKind::kHello);
-    EXPECT_EQ(request.number, kNumber);
+    EXPECT_EQ(request.number, Number());
   }
   void Answer(const std::vector<ControlMessage>& carried, const std::vector<int>& more_fds) {
     std::vector<ControlMessage> packet = {hello};
@@ -270,7 +269,10 @@ struct FakeOwner {
     ASSERT_EQ(SendWithFds(accepted.get(), std::as_bytes(std::span(packet)), fds), 0);
   }
 
-  UniqueFd listening = ListenAbstract(BlockSocketName(kBlock), 4);
+  uint32_t Number() const { return block * kNumbersPerBlock + 5; }
+
+  uint32_t block = 60'001;
+  UniqueFd listening;
   UniqueFd accepted;
   UniqueFd bell{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::unique_ptr<shm::Arena> arena = shm::Arena::Create(1);
@@ -318,7 +320,7 @@ TEST(ControlAbuse, CarriedAnswersAreTakenForTheirBlockOnly) {
   DcNode node, other;
   FakeOwner fake;
   fake.Await(node);
-  fake.Answer({fake.Target(other.dct->qp_num), fake.Target(FakeOwner::kNumber)}, {});
+  fake.Answer({fake.Target(other.dct->qp_num), fake.Target(fake.Number())}, {});
   EXPECT_NE(node.PollSend().status, IBV_WC_SUCCESS) << "the DC key is wrong";
   char byte;
   EXPECT_EQ(recv(fake.accepted.get(), &byte, 1, 0), -1);
@@ -339,7 +341,7 @@ TEST(ControlAbuse, WrongCarriedAnswersAreIgnoredAndLeaveNoDescriptor) {
     const UniqueFd good = Memfd(F_SEAL_SHRINK), may_shrink = Memfd(0);
     ControlMessage too_long = FakeOwner::Segment(3);
     too_long.size_bytes = 8192;
-    ControlMessage outside = fake.Target(FakeOwner::kNumber);
+    ControlMessage outside = fake.Target(fake.Number());
     outside.object_offset = shm::kArenaBytes;
     fake.Answer({FakeOwner::Segment(1), FakeOwner::Segment(1), FakeOwner::Segment(2), too_long,
                  FakeOwner::Segment(0), FakeOwner::Segment(shm::kMaxPeerSegments),
@@ -363,12 +365,17 @@ TEST(ControlAbuse, CarriedAnswersThatDoNotFitTheirDescriptorsEndTheConnection) {
   const std::vector<ControlMessage> none, one = {FakeOwner::Segment(1)},
                                           too_many(shm::kMaxPacketMessages, one[0]);
   ControlMessage target;
+  target.layout_version = shm::kLayoutVersion;
   target.kind = ControlKind::kResolve;
-  target.number = FakeOwner::kNumber;
+  target.number = node.dct->qp_num;
+  ControlMessage older = one[0], hello = one[0];
+  older.layout_version = shm::kLayoutVersion - 1;
+  hello.kind = ControlKind::kHello;
   const struct {
     std::vector<ControlMessage> carried;
     std::vector<int> fds;
-  } wrong[] = {{none, {fd}}, {one, {}}, {one, {fd, fd}}, {{target}, {fd, fd}}, {too_many, {fd}}};
+  } wrong[] = {{none, {fd}},     {one, {}},       {one, {fd, fd}}, {{target}, {fd, fd}},
+               {too_many, {fd}}, {{older}, {fd}}, {{hello}, {fd}}};
   for (const auto& [carried, fds] : wrong) {
     FakeOwner fake;
     fake.Await(node);
@@ -403,8 +410,8 @@ TEST(ControlAbuse, SenderAsksForWhatTheAnswerToItsHelloLacks) {
   fake.arena->header().segment_count.store(2);
   const UniqueFd segment = Memfd(F_SEAL_SHRINK);
   fake.Answer({FakeOwner::Segment(1)}, {segment.get()});
-  for (const auto& [kind, number] : {std::pair(ControlKind::kSegment, 2u),
-                                     std::pair(ControlKind::kResolve, FakeOwner::kNumber)}) {
+  for (const auto& [kind, number] :
+       {std::pair(ControlKind::kSegment, 2u), std::pair(ControlKind::kResolve, fake.Number())}) {
     WaitUntilReadable(fake.accepted);
     ControlMessage request;
     RecvWithFds(fake.accepted.get(), std::as_writable_bytes(std::span(&request, 1)));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/softdc/fabric_shm/inbound_links.h"
 
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -266,6 +267,7 @@ bool InboundLinks::ReplyWithTargets(Link& link, const ControlMessage& hello, uin
   std::vector<ControlMessage> answers = {hello};
   std::vector<int> fds = {context_.arena().fd(), bell_.get()};
   std::vector<Context::SegmentCopy> segments;
+  UniqueFd event_fd;
   const bool all = context_.CopySegments(shm::kMaxCarriedSegments, &segments);
   for (const Context::SegmentCopy& segment : segments) {
     ControlMessage& answer = answers.emplace_back();
@@ -278,17 +280,17 @@ bool InboundLinks::ReplyWithTargets(Link& link, const ControlMessage& hello, uin
   if (!all) return ReplyAll(link, answers, fds);
   for (const uint32_t number : numbers) {
     if (number / kNumbersPerBlock != qp_number / kNumbersPerBlock) continue;
-    int event_fd = -1;
-    const ControlMessage answer = TargetOf(link, number, &event_fd);
+    UniqueFd other_fd;
+    const ControlMessage answer = TargetOf(link, number, &other_fd);
     if (answer.error != 0) continue;
     answers.push_back(answer);
-    // All have the same CQ.
-    if (event_fd >= 0 && fds.size() == 2 + segments.size()) fds.push_back(event_fd);
+    if (!event_fd) event_fd = std::move(other_fd);  // all have the same CQ
   }
+  if (event_fd) fds.push_back(event_fd.get());
   return ReplyAll(link, answers, fds);
 }
 
-ControlMessage InboundLinks::TargetOf(Link& link, uint32_t qp_number, int* event_fd) {
+ControlMessage InboundLinks::TargetOf(Link& link, uint32_t qp_number, UniqueFd* event_fd) {
   ControlMessage answer;
   answer.kind = ControlKind::kResolve;
   answer.number = qp_number;
@@ -305,15 +307,30 @@ ControlMessage InboundLinks::TargetOf(Link& link, uint32_t qp_number, int* event
     answer.ring_offset = ring.offset;
     answer.ring_capacity = ring.capacity;
     answer.size_bytes = ring.size_bytes;
-    if (answer.error == 0) *event_fd = cq.event_fd();
+    if (answer.error != 0 || cq.event_fd() < 0) return;
+    // A duplicate, because the program may destroy the channel before the answer is sent.
+    *event_fd = UniqueFd(fcntl(cq.event_fd(), F_DUPFD_CLOEXEC, 0));
+    if (!*event_fd) answer.error = errno;
   });
   return answer;
 }
 
 bool InboundLinks::AnswerResolve(Link& link, const ControlMessage& request) {
-  int event_fd = -1;
-  const ControlMessage answer = TargetOf(link, request.number, &event_fd);
-  return Reply(link, answer, std::span(&event_fd, event_fd >= 0 ? 1 : 0));
+  UniqueFd event_fd;
+  ControlMessage answer = TargetOf(link, request.number, &event_fd);
+  if (IsOutOfDescriptors(answer.error)) {
+    spare_.Reset();
+    answer = TargetOf(link, request.number, &event_fd);
+  }
+  const int raw = event_fd.get();
+  const bool replied = Reply(link, answer, std::span(&raw, event_fd ? 1 : 0));
+  event_fd.Reset();
+  RenewSpare();
+  return replied;
+}
+
+void InboundLinks::RenewSpare() {
+  if (!spare_) spare_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 }
 
 bool InboundLinks::AnswerSegment(Link& link, const ControlMessage& request) {
@@ -329,7 +346,7 @@ bool InboundLinks::AnswerSegment(Link& link, const ControlMessage& request) {
   const int raw = fd.get();
   const bool replied = Reply(link, answer, std::span(&raw, fd ? 1 : 0));
   fd.Reset();
-  if (!spare_) spare_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  RenewSpare();
   return replied;
 }
 

@@ -60,8 +60,9 @@ class InboundLinks {
   // Sends the answer to a hello together with what the sender needs for that QP number. Returns false if nothing was sent.
   bool ReplyWithTargets(Link& link, const shm::ControlMessage& hello, uint32_t qp_number);
   bool AnswerResolve(Link& link, const shm::ControlMessage& request);
-  // Returns the answer to a kResolve. *event_fd: descriptor that goes with it, or -1.
-  shm::ControlMessage TargetOf(Link& link, uint32_t qp_number, int* event_fd);
+  // Returns the answer to a kResolve. *event_fd: descriptor that goes with it, if there is one.
+  shm::ControlMessage TargetOf(Link& link, uint32_t qp_number, UniqueFd* event_fd);
+  void RenewSpare();
   bool AnswerSegment(Link& link, const shm::ControlMessage& request);
   void OnBadRequest(const shm::ControlMessage& request);
   bool Reply(Link& link, shm::ControlMessage answer, std::span<const int> fds);

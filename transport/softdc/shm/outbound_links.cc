@@ -40,6 +40,12 @@ struct Question {
   uint32_t number;
 };
 
+// Whether the answer to a hello may carry this message.
+bool MayBeCarried(const ControlMessage& message) {
+  return message.magic == shm::kControlMagic && message.layout_version == shm::kLayoutVersion &&
+         (message.kind == ControlKind::kSegment || message.kind == ControlKind::kResolve);
+}
+
 }  // namespace
 
 struct OutboundLinks::Channel {
@@ -198,12 +204,14 @@ void OutboundLinks::OnReadable(const std::shared_ptr<Channel>& channel) {
       ReportOtherLayout(answer.layout_version);
       return Close(*channel);
     }
-    if (count > 1 && (answer.kind != ControlKind::kHello || !channel->named)) {
+    const auto carried = std::span(packet).subspan(1, count - 1);
+    if (!carried.empty() && (answer.kind != ControlKind::kHello || !channel->named ||
+                             !std::all_of(carried.begin(), carried.end(), &MayBeCarried))) {
       return Close(*channel);
     }
     switch (answer.kind) {
       case ControlKind::kHello:
-        if (!OnHello(*channel, answer, std::span(packet).subspan(1, count - 1), fds)) {
+        if (!OnHello(*channel, answer, carried, fds)) {
           return Close(*channel);
         }
         break;
@@ -301,6 +309,7 @@ void OutboundLinks::ConnectPlainly(Channel& channel) {
   Close(channel);
   channel.socket.Reset();  // its descriptor is needed
   for (Target* target : targets) AskOnLoop(target);
+  plain_hellos_ = false;  // for later links there may be enough descriptors
 }
 
 void OutboundLinks::OnResolve(Channel& channel, const ControlMessage& answer,
