@@ -76,7 +76,7 @@ run_cases() {
     if listed "$program" "$name"; then
       ((++differ))
       if passes "$program" "$name" 10; then missing+=" $program $name is listed, and passes;"; fi
-    elif passes "$program" "$name" 60; then
+    elif passes "$program" "$name" 180; then
       if [[ $(sent_by $tests_device) -gt $before ]]; then ((++count)); else ((++silent)); fi
     elif grep -qF '[  SKIPPED ]' /tmp/case; then
       ((++skipped))
