@@ -403,10 +403,10 @@ void EndpointImpl::Flush() {
 
 bool EndpointImpl::PrepareToSleep() {
   for (receive::ReceiveQueue* queue : queues_by_tag_) queue->Refill();
+  const size_t waiting = ControlWaiting();
   HushAll();
   if (ControlWaiting() != 0) SayControl();
   const uint32_t free_control = slots_->free_control();
-  const size_t waiting = ControlWaiting();
   Flush();
   ibv_req_notify_cq(receive_cq_.get(), 0);
   const bool armed = queue_->busy();
@@ -426,7 +426,7 @@ bool EndpointImpl::PrepareToSleep() {
   return PrepareHeldToSleep() && !large_work_ && !arrivals_taken() && sent == 0 && downs_.empty() &&
          ending_.empty() && resends_.empty() && lost_control_.empty() && unsaid_.empty() &&
          windows_.work != WindowWork::kNow && !SomeoneMayWrite() &&
-         // Messages wait for slots only, and none was freed since. Completions free slots, and wake a sleeping thread.
+         // No message that waited could be sent, and no slot was freed since. Completions free slots, and wake a sleeping thread.
          ControlWaiting() == waiting && slots_->free_control() == free_control &&
          (waiting == 0 || armed);
 }
