@@ -28,7 +28,7 @@ mkdir "$exchange/files"
 # Emulated, not virtualised: that works on every machine, and the lab is about behaviour.
 result=0
 timeout --foreground --kill-after=5 "$limit_s" qemu-system-x86_64 \
-  -machine q35 -accel tcg,thread=multi -cpu max -smp 2 -m 1G -nodefaults -no-reboot -display none \
+  -machine q35 -accel tcg,thread=multi -cpu max -smp 2 -m 1536M -nodefaults -no-reboot -display none \
   -kernel "$cache/vmlinux" -initrd "$cache/initramfs.gz" \
   -append "console=ttyS0 quiet panic=-1 oops=panic mitigations=off" \
   -serial "file:$exchange/console" -device virtio-rng-pci ${wire[@]+"${wire[@]}"} \
