@@ -152,7 +152,9 @@ class [[nodiscard]] AwaitableFlow::Sending : public FlowWait {
     if (waits()) end_->sending_ = nullptr;
   }
   bool await_ready() {
-    status_ = flow_.Send(message_);
+    // The messenger of a closed flow may have ended.
+    status_ =
+        end_->closed() ? absl::FailedPreconditionError("the flow is closed") : flow_.Send(message_);
     return !absl::IsResourceExhausted(status_);
   }
   void await_suspend(std::coroutine_handle<> handle) {

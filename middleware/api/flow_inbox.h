@@ -40,7 +40,7 @@ class FlowInbox final : public flow::FlowHandler {
   std::span<const std::byte> Front() const { return messages_.Front().subspan(1); }
   void Pop() {
     messages_.Pop();
-    if (!closed_) flow_.Consume();  // the messenger may have ended
+    if (has_flow_) flow_.Consume();
   }
 
   bool is_open() const { return open_; }
@@ -50,6 +50,7 @@ class FlowInbox final : public flow::FlowHandler {
   void OnOpen(flow::Flow) override { open_ = true; }
   void OnMessage(flow::Flow flow, std::span<const std::byte> message) override {
     flow_ = flow;
+    has_flow_ = true;
     // One byte in front of the message, since a backlog cannot hold an empty entry.
     std::byte* const place = messages_.Push(static_cast<uint32_t>(message.size()) + 1);
     std::copy(message.begin(), message.end(), place + 1);
@@ -57,13 +58,15 @@ class FlowInbox final : public flow::FlowHandler {
   void OnClosed(flow::Flow, const absl::Status& why, const flow::FlowTotals&) override {
     open_ = false;
     closed_ = true;
+    has_flow_ = false;  // the messenger may end now
     why_ = why;
   }
 
  private:
   session::Backlog messages_;
   const uint32_t window_;
-  flow::Flow flow_;  // set by the first message
+  flow::Flow flow_;  // of the last message, if has_flow_
+  bool has_flow_ = false;
   bool open_ = false;
   bool closed_ = false;
   absl::Status why_;

@@ -127,6 +127,7 @@ Task<bool> BackendCall::Read(RawMessage* message) {
   state->StartRead(&state->in_);
   if (!co_await Awaiter(state, kRead)) co_return false;
   message->set_bytes(BytesOf(state->in_));
+  state->in_.Clear();  // a large message is not held twice
   co_return true;
 }
 

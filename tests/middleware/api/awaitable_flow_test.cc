@@ -317,7 +317,34 @@ TEST_F(AwaitableFlowTest, ReceivedMessagesCanBeTakenAfterTheEngineHasEnded) {
   const Task reader = Read(&there_, &heard);
   EXPECT_TRUE(reader.done());
   EXPECT_EQ(heard.size(), 3u);
+  const Task late = SendNumbers(&there_, there_flow_, 1, &status);
+  EXPECT_TRUE(late.done());
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   Settle();
+}
+
+// The inbox gave no credit for a flow after the first: its sender stopped when the window was full.
+TEST_F(AwaitableFlowTest, InboxThatIsUsedAgainGivesCreditForTheNextFlow) {
+  Start();
+  FlowInbox inbox(2);
+  ASSERT_TRUE(
+      b_->engine.Accept("inbox", inbox.options(), [&](Flow, const Offer&) { return &inbox; }).ok());
+  for (int round = 0; round < 2; ++round) {
+    AwaitableFlow end(kWindow);
+    auto flow = a_->engine.Open("b", 1, "inbox", end.options(), &end);
+    ASSERT_TRUE(flow.ok()) << flow.status();
+    absl::Status status;
+    const Task sender = SendNumbers(&end, *flow, 5, &status);
+    int taken = 0;
+    for (int pass = 0; pass < 5; ++pass) {
+      Settle();
+      for (; inbox.ready(); ++taken) inbox.Pop();
+    }
+    EXPECT_EQ(taken, 5) << round;
+    flow->Close();
+    Settle();
+    EXPECT_TRUE(inbox.closed());
+  }
 }
 
 }  // namespace awaitable_flow_test
