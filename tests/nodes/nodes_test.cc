@@ -32,5 +32,18 @@ TEST(Nodes, SameSeed_IsTheSameRun) {
   EXPECT_EQ(first.calls, second.calls);
 }
 
+// One message of a hundred is lost, on devices of both kinds.
+TEST(Nodes, LostMessages_EachCallSucceedsAllTheSame) {
+  for (const bool rc : {false, true}) {
+    for (uint64_t seed = 1; seed <= 5; ++seed) {
+      const Plan plan = MakePlan({.seed = seed, .rc = rc, .loss_ppm = 10'000});
+      const Result result = RunPlan(plan);
+      EXPECT_TRUE(result.succeeded()) << ToString(plan, result) << ToString(plan);
+      EXPECT_EQ(result.ok, result.calls) << ToString(plan);
+      EXPECT_GE(result.calls, 100u);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sluice::nodes

@@ -107,18 +107,30 @@ void DrawHappenings(Plan* plan, Random& random) {
                    [](const Happening& a, const Happening& b) { return a.at_ns < b.at_ns; });
 }
 
+// Nothing that a program does ends a call with an error. Loops sleep, so that many calls take little time.
+void LetCallsSucceed(Plan* plan) {
+  Habits& habits = plan->habits;
+  habits.short_deadline_ppm = habits.cancel_ppm = habits.cancel_first_ppm = 0;
+  habits.refuse_ppm = habits.fail_ppm = habits.nested_ppm = habits.leave_ppm = 0;
+  habits.period_ns = 20 * kUs;
+  plan->max_waiting_replies = 256;
+  plan->disruptive = false;
+  std::fill(plan->loops.begin(), plan->loops.end(), hostile::Loop::kSleeps);
+}
+
 }  // namespace
 
-Plan MakePlan(uint64_t seed) {
+Plan MakePlan(const PlanOptions& options) {
   // Not the generator's own step: neighbours would be the same sequence, a step apart.
-  Random random(seed * 0xd1342543de82ef95u + 0x40de);
+  Random random(options.seed * 0xd1342543de82ef95u + 0x40de);
   Plan plan;
-  plan.seed = seed;
+  plan.seed = options.seed;
   plan.servers = 1 + static_cast<uint32_t>(random.Below(2));
   plan.pollers = random.Below(3) == 0 ? 2 : 1;
   plan.clients = 1 + static_cast<uint32_t>(random.Below(4));
-  plan.work_ns = 10 * kMs;
+  plan.work_ns = options.work_ns;
   DrawNetwork(&plan, random);
+  if (options.rc) plan.network.dials.features.dc = false;
   DrawEndpoint(&plan, random);
   DrawHabits(&plan, random);
   plan.attempts = OneOf({1u, 2u, 4u}, random);
@@ -127,6 +139,15 @@ Plan MakePlan(uint64_t seed) {
   if (plan.max_waiting_replies < 256) plan.disruptive = true;
   for (uint32_t i = 0; i < plan.servers * plan.pollers + plan.clients + 1; ++i) {
     plan.loops.push_back(random.Below(2) == 0 ? hostile::Loop::kSpins : hostile::Loop::kSleeps);
+  }
+  if (options.unary) {
+    plan.habits.stream_ppm = plan.habits.attachments_ppm = plan.habits.large_bytes = 0;
+  }
+  if (options.loss_ppm != 0) {
+    plan.network.faults.messages.loss_ppm = plan.network.faults.messages.ack_loss_ppm =
+        options.loss_ppm;
+    LetCallsSucceed(&plan);
+    return plan;
   }
   const bool overflows = plan.disruptive;
   DrawHappenings(&plan, random);
@@ -139,17 +160,17 @@ std::string ToString(const Plan& plan) {
   std::string text = absl::StrCat(
       "seed ", plan.seed, ": ", plan.servers, " servers of ", plan.pollers, " pollers, ",
       plan.clients, " clients; streams ", plan.network.dials.streams.enabled ? "on" : "off",
-      ", credits ", plan.endpoint.credits_per_peer, " and ", plan.client_credits, ", ",
-      plan.endpoint.send_buffers, " send buffers, ", plan.endpoint.dci_count, " DCIs of ",
-      plan.endpoint.dci_depth, ", max_peers ", plan.endpoint.max_peers, ", lanes ",
-      plan.endpoint.lane_memory_bytes != 0 ? "on" : "off", ", dead_peer ",
-      plan.endpoint.dead_peer_ns / kMs, " ms, ", plan.tenants() ? 2 : 0, " tenants; ",
-      plan.attempts, " attempts, backlog ", plan.max_waiting_replies, "; a call every ",
-      habits.period_ns / kUs, " us, large ", habits.large_bytes, "; ppm: attachments ",
-      habits.attachments_ppm, ", short deadlines ", habits.short_deadline_ppm, ", cancels ",
-      habits.cancel_ppm, " and ", habits.cancel_first_ppm, ", streams ", habits.stream_ppm,
-      ", refused ", habits.refuse_ppm, ", failed ", habits.fail_ppm, ", nested ", habits.nested_ppm,
-      ", left ", habits.leave_ppm, "; loops ");
+      plan.network.dials.features.dc ? "" : ", no DC", ", credits ", plan.endpoint.credits_per_peer,
+      " and ", plan.client_credits, ", ", plan.endpoint.send_buffers, " send buffers, ",
+      plan.endpoint.dci_count, " DCIs of ", plan.endpoint.dci_depth, ", max_peers ",
+      plan.endpoint.max_peers, ", lanes ", plan.endpoint.lane_memory_bytes != 0 ? "on" : "off",
+      ", dead_peer ", plan.endpoint.dead_peer_ns / kMs, " ms, ", plan.tenants() ? 2 : 0,
+      " tenants; ", plan.attempts, " attempts, backlog ", plan.max_waiting_replies,
+      "; a call every ", habits.period_ns / kUs, " us, large ", habits.large_bytes,
+      "; ppm: attachments ", habits.attachments_ppm, ", short deadlines ",
+      habits.short_deadline_ppm, ", cancels ", habits.cancel_ppm, " and ", habits.cancel_first_ppm,
+      ", streams ", habits.stream_ppm, ", refused ", habits.refuse_ppm, ", failed ",
+      habits.fail_ppm, ", nested ", habits.nested_ppm, ", left ", habits.leave_ppm, "; loops ");
   for (const hostile::Loop loop : plan.loops) {
     absl::StrAppend(&text, loop == hostile::Loop::kSpins ? "p" : "s");
   }

@@ -65,7 +65,17 @@ struct Plan {
   bool disruptive = false;
 };
 
-Plan MakePlan(uint64_t seed);
+struct PlanOptions {
+  uint64_t seed = 1;
+  bool rc = false;  // devices have no DC
+  // Not 0: this share of the messages and of their acknowledgements is lost, and nothing else is in the way of a call: each succeeds.
+  uint32_t loss_ppm = 0;
+  bool unary = false;  // unary calls of small messages only, which take the least time
+  int64_t work_ns = 10 * hostile::kMs;  // time in which clients start calls
+};
+
+Plan MakePlan(const PlanOptions& options);
+inline Plan MakePlan(uint64_t seed) { return MakePlan(PlanOptions{.seed = seed}); }
 std::string ToString(const Plan& plan);
 
 inline constexpr char kSecret[] = "a secret that both sides share";
