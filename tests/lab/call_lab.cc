@@ -3,12 +3,14 @@
 // call_lab: many calls over the system's own libibverbs and librdmacm, each of which is counted at both ends.
 //
 // usage: call_lab serve --listen HOST:PORT --device D --book FILE --calls N
+//        call_lab connect --server HOST:PORT --device D --calls N [--outstanding K] [--timeout T]
 //        call_lab call  --server HOST:PORT --device D --calls N [--outstanding K] [--bytes B] [--timeout T] [--during T] [--wait]
 // Call number I carries I and B bytes that follow from it; the reply has the same. The server counts in the book, one byte for each number,
 // how often it has run each call. A server that is started again goes on with the book of one that was killed. By SIGTERM it drains, and
 // prints words of the form name=value: executed, and repeated (run more than once). The client keeps K calls in flight, and prints at the end:
 // started, ended, right, wrong (another answer), unavailable and failed (errors), twice (calls that ended twice). With --wait a call waits for
-// a connection. Without, calls fail while there is none. With --during no call starts after that time.
+// a connection. Without, calls fail while there is none. With --during no call starts after that time. `connect` makes N channels of one runtime,
+// each with a connection of its own and one call, and keeps the last K of them. It prints connected, right and wrong.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -34,6 +36,7 @@
 #include "absl/time/time.h"
 #include "examples/echo/echo.sluice.h"
 #include "middleware/api/channel.h"
+#include "middleware/api/runtime.h"
 #include "middleware/api/server.h"
 
 ABSL_FLAG(std::string, listen, "", "where the server listens");
@@ -43,7 +46,8 @@ ABSL_FLAG(std::string, book, "", "file of the server's counts, made if it is mis
 ABSL_FLAG(uint32_t, calls, 1000, "number of calls");
 ABSL_FLAG(uint32_t, outstanding, 8, "calls in flight");
 ABSL_FLAG(uint32_t, bytes, 64, "bytes of a request, at least 8");
-ABSL_FLAG(absl::Duration, timeout, absl::Seconds(60), "of a call; an attempt to connect has half of it");
+ABSL_FLAG(absl::Duration, timeout, absl::Seconds(60),
+          "of a call; an attempt to connect has half of it");
 ABSL_FLAG(absl::Duration, during, absl::InfiniteDuration(), "no call starts after this time");
 ABSL_FLAG(bool, wait, false, "calls wait for a connection");
 
@@ -227,15 +231,48 @@ absl::Status Call() {
   return absl::OkStatus();
 }
 
+absl::Status Connect() {
+  const absl::Duration timeout = absl::GetFlag(FLAGS_timeout);
+  RuntimeOptions shared;
+  shared.device = absl::GetFlag(FLAGS_device);
+  auto runtime = Runtime::Create(shared);
+  if (!runtime.ok()) return runtime.status();
+  ChannelOptions options;
+  options.runtime = *runtime;
+  options.share_connections = false;
+  options.connect_timeout = timeout;
+  std::deque<std::shared_ptr<Channel>> kept;
+  uint32_t right = 0, wrong = 0;
+  const uint32_t calls = absl::GetFlag(FLAGS_calls);
+  for (uint32_t number = 0; number < calls; ++number) {
+    auto channel = Channel::Connect(absl::GetFlag(FLAGS_server), options);
+    if (!channel.ok()) return channel.status();
+    CallContext context(timeout);
+    SayRequest request;
+    SayReply reply;
+    request.set_payload(PayloadOf(number, absl::GetFlag(FLAGS_bytes)));
+    if (absl::Status status = EchoClient(*channel).Say(context, request, &reply); !status.ok()) {
+      return status;
+    }
+    ++(reply.payload() == request.payload() ? right : wrong);
+    kept.push_back(std::move(*channel));
+    if (kept.size() > absl::GetFlag(FLAGS_outstanding)) kept.pop_front();
+  }
+  std::printf("connected=%u right=%u wrong=%u\n", calls, right, wrong);
+  return absl::OkStatus();
+}
+
 }  // namespace
 }  // namespace sluice
 
 int main(int argc, char** argv) {
   const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
   const std::string role = words.size() == 2 ? words[1] : "";
-  absl::Status status = absl::InvalidArgumentError("usage: call_lab serve|call, see the source");
+  absl::Status status =
+      absl::InvalidArgumentError("usage: call_lab serve|call|connect, see the source");
   if (role == "serve") status = sluice::Serve();
   if (role == "call") status = sluice::Call();
+  if (role == "connect") status = sluice::Connect();
   if (status.ok()) return 0;
   std::fprintf(stderr, "call_lab: %s\n", std::string(status.message()).c_str());
   return 1;

@@ -43,6 +43,20 @@ server_killed_under_load() {
   said="$(value /tmp/client right) of $count calls answered, $(value /tmp/client unavailable) ended with UNAVAILABLE, none ran twice"
 }
 
+# With --all a thousand connections, each with an RC queue pair at both ends and one call; 16 of them at a time.
+connections_made_and_torn_down() {
+  local count=50
+  [[ -z ${SLUICE_LAB_ALL:-} ]] || count=1000
+  rm -f $book
+  serve_calls $count
+  timeout 500 "$programs/call_lab" connect --server=10.0.0.1:7490 --device=rxe1 --calls=$count --outstanding=16 >/tmp/client 2>&1 || missing+=" status 0 of the client;"
+  has /tmp/client connected=$count right=$count wrong=0
+  [[ $(rdma resource show qp link rxe1 2>/dev/null | grep -c 'type RC') -eq 0 ]] || missing+=" no RC queue pair of the client left;"
+  kill -TERM "$server" && wait "$server" || missing+=" status 0 of the server;"
+  has /tmp/server executed=$count repeated=0
+  said="$count connections made, used and torn down"
+}
+
 # The client's device goes: every call ends. The server goes on, and answers when the device is back.
 device_pulled_under_load() {
   local count=20000 calling tries

@@ -295,7 +295,7 @@ wire
 for name in a_thousand_connections handshake_without_dc ece_both_ways ece_of_the_client_alone ece_of_the_server_alone \
   server_killed_and_restarted client_killed packets_lost server_that_never_answers client_that_never_establishes \
   peer_that_never_answers_goodbye echo_over_rc echo_over_rc_with_packets_lost echo_server_killed_and_restarted flow_over_rc \
-  log_tail_over_rc fan_out_over_rc own_loop_over_rc kv_store_over_rc blockstore_over_rc server_killed_under_load device_pulled_under_load soak conformance_suite ${SLUICE_LAB_ALL:+conformance_cases} hardware_probes tutorial_over_rc library_tests library_endpoint_tests; do
+  log_tail_over_rc fan_out_over_rc own_loop_over_rc kv_store_over_rc blockstore_over_rc connections_made_and_torn_down server_killed_under_load device_pulled_under_load soak conformance_suite ${SLUICE_LAB_ALL:+conformance_cases} hardware_probes tutorial_over_rc library_tests library_endpoint_tests; do
   scenario "$name"
 done
 conclude kernel
