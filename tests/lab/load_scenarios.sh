@@ -51,7 +51,8 @@ connections_made_and_torn_down() {
   serve_calls $count
   timeout 500 "$programs/call_lab" connect --server=10.0.0.1:7490 --device=rxe1 --calls=$count --outstanding=16 >/tmp/client 2>&1 || missing+=" status 0 of the client;"
   has /tmp/client connected=$count right=$count wrong=0
-  [[ $(rdma resource show qp link rxe1 2>/dev/null | grep -c 'type RC') -eq 0 ]] || missing+=" no RC queue pair of the client left;"
+  rdma resource show qp link rxe1 >/tmp/queue_pairs 2>&1
+  ! grep -q 'type RC' /tmp/queue_pairs || missing+=" no RC queue pair of the client left;"
   kill -TERM "$server" && wait "$server" || missing+=" status 0 of the server;"
   has /tmp/server executed=$count repeated=0
   said="$count connections made, used and torn down"
