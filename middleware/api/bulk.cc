@@ -270,7 +270,8 @@ class Bulk::Impl final : public bulk::PortUser {
         counted_ = port_->counters();
       }
       for (const auto& task : now) task();
-      quiet = now.empty() && port_->Poll() == 0 ? quiet + 1 : 0;
+      const bool idle = port_->Poll() == 0;  // also after tasks, which may never end
+      quiet = now.empty() && idle ? quiet + 1 : 0;
       now.clear();
       if (quiet < kSpinPasses || !port_->PrepareToSleep()) continue;
       {

@@ -48,12 +48,13 @@ struct CallingWatch final : call::StateWatch {
 
 ConnectionState Channel::connection_state() {
   const Visit visit(this);
-  ConnectionState state = ConnectionState::kIdle;
+  ConnectionState state = ConnectionState::kClosed;  // in a forked child
   lease_->Run(&seat_, [&] { state = engine_.state(); });
   return state;
 }
 
 ConnectionState Channel::WaitForStateChange(ConnectionState seen, absl::Duration timeout) {
+  if (lease_->InForkedChild()) return ConnectionState::kClosed;
   const Visit visit(this);
   if (lease_->HeldByMe()) return engine_.state();
   call::StateWatch watch;
@@ -70,6 +71,7 @@ ConnectionState Channel::WaitForStateChange(ConnectionState seen, absl::Duration
 
 void Channel::StartStateChange(ConnectionState seen, absl::Duration timeout,
                                absl::AnyInvocable<void(ConnectionState now) &&> done) {
+  if (lease_->InForkedChild()) return std::move(done)(ConnectionState::kClosed);
   const Visit visit(this);
   // Before this returns, the watch may end on another thread, and its callback may drop the last reference.
   const internal::ChannelKeep kept(lease_->HeldByMe() ? nullptr : this);

@@ -205,9 +205,10 @@ std::optional<bool> StreamCore::BeginEnd(StreamWaiter* waiter) {
 //
 // Before a function with a waiter returns, another thread may notify the waiter, whose owner may destroy this object and drop the last
 // reference to the channel. So the function keeps the channel's memory, and reads no member after Run(). In a callback no other thread
-// drives.
+// drives. In a forked child the lease runs nothing, and the stream has ended.
 
 std::optional<bool> StreamCore::Read(google::protobuf::MessageLite* message, StreamWaiter* waiter) {
+  if (channel_->lease_->InForkedChild()) return false;
   const Channel::Visit visit(channel_.get());
   const ChannelKeep kept(channel_->lease_->HeldByMe() ? nullptr : channel_.get());
   std::optional<bool> result;
@@ -217,6 +218,7 @@ std::optional<bool> StreamCore::Read(google::protobuf::MessageLite* message, Str
 
 std::optional<bool> StreamCore::Write(const google::protobuf::MessageLite& message,
                                       StreamWaiter* waiter) {
+  if (channel_->lease_->InForkedChild()) return false;
   const Channel::Visit visit(channel_.get());
   const ChannelKeep kept(channel_->lease_->HeldByMe() ? nullptr : channel_.get());
   std::optional<bool> result;
@@ -228,7 +230,9 @@ std::optional<bool> StreamCore::Write(const google::protobuf::MessageLite& messa
 }
 
 WriteAttempt StreamCore::WriteNow(const google::protobuf::MessageLite& message) {
+  if (channel_->lease_->InForkedChild()) return WriteAttempt::kEnded;
   const Channel::Visit visit(channel_.get());
+  const ChannelKeep kept(channel_->lease_->HeldByMe() ? nullptr : channel_.get());
   std::optional<bool> result;
   channel_->lease_->Run(&channel_->seat_, [&] {
     result = TryWrite(message);
@@ -239,6 +243,7 @@ WriteAttempt StreamCore::WriteNow(const google::protobuf::MessageLite& message) 
 }
 
 std::optional<bool> StreamCore::ReadInitialMetadata(Metadata* metadata, StreamWaiter* waiter) {
+  if (channel_->lease_->InForkedChild()) return false;
   const Channel::Visit visit(channel_.get());
   const ChannelKeep kept(channel_->lease_->HeldByMe() ? nullptr : channel_.get());
   std::optional<bool> result;
@@ -247,6 +252,10 @@ std::optional<bool> StreamCore::ReadInitialMetadata(Metadata* metadata, StreamWa
 }
 
 std::optional<bool> StreamCore::AwaitEnd(StreamWaiter* waiter) {
+  if (channel_->lease_->InForkedChild()) {
+    if (!over_) status_ = Lease::RefuseInChild(&channel_->seat_, method_);
+    return true;
+  }
   const Channel::Visit visit(channel_.get());
   const ChannelKeep kept(channel_->lease_->HeldByMe() ? nullptr : channel_.get());
   std::optional<bool> result;
@@ -256,6 +265,7 @@ std::optional<bool> StreamCore::AwaitEnd(StreamWaiter* waiter) {
 
 void StreamCore::Forget(StreamWaiter* waiter) {
   const Channel::Visit visit(channel_.get());
+  const ChannelKeep kept(channel_->lease_->HeldByMe() ? nullptr : channel_.get());
   channel_->lease_->Run(&channel_->seat_, [&] {
     for (StreamWaiter** place : {&reader_, &writer_, &opener_, &finisher_}) {
       if (*place == waiter) *place = nullptr;
@@ -265,6 +275,7 @@ void StreamCore::Forget(StreamWaiter* waiter) {
 
 void StreamCore::EndWrites() {
   const Channel::Visit visit(channel_.get());
+  const ChannelKeep kept(channel_->lease_->HeldByMe() ? nullptr : channel_.get());
   channel_->lease_->Run(&channel_->seat_, [this] {
     channel_->engine_.EndWrites(&stream_);
     channel_->engine_.Flush();
@@ -272,6 +283,7 @@ void StreamCore::EndWrites() {
 }
 
 void StreamCore::Cancel() {
+  const ChannelKeep kept(channel_->lease_->HeldByMe() ? nullptr : channel_.get());
   uint64_t id = 0;
   if (control_.Cancel(&id)) channel_->Cancel(id);
 }
@@ -287,6 +299,7 @@ void StreamCore::Thrown(Channel* channel, uint64_t call_id) {
 // Runs `begin`, and drives the channel until the operation is done. The operation is done at the latest when the call has ended.
 template <typename Begin>
 bool StreamCore::Wait(Begin begin) {
+  if (channel_->lease_->InForkedChild()) return false;
   const Channel::Visit visit(channel_.get());
   bool ok = false;
   std::optional<Blocking> blocking;
@@ -315,6 +328,9 @@ bool StreamCore::WaitWrite(const google::protobuf::MessageLite& message) {
 }
 
 absl::Status StreamCore::WaitEnd() {
+  if (channel_->lease_->InForkedChild()) {
+    return over_ ? OwnCopy(status_) : Lease::RefuseInChild(&channel_->seat_, method_);
+  }
   const Channel::Visit visit(channel_.get());
   if (channel_->lease_->HeldByMe()) return InsideACallback();
   Wait([&](StreamWaiter* waiter) { return BeginEnd(waiter); });

@@ -120,9 +120,13 @@ TEST_F(ChannelTest, ForkedChildIsToldThatTheChannelIsItsParents) {
     // Neither waits for the threads of the parent.
     const bool driven = channel->Drive([] { return true; }, absl::InfiniteDuration());
     const absl::Status awaited = channel->WaitUntilConnected(absl::Seconds(30));
+    const bool closed =
+        channel->connection_state() == ConnectionState::kClosed &&
+        channel->WaitForStateChange(ConnectionState::kClosed, absl::InfiniteDuration()) ==
+            ConnectionState::kClosed;
     client.reset();
     channel.reset();
-    _exit((absl::IsFailedPrecondition(called) ? 0 : 1) +
+    _exit((closed ? 0 : 16) + (absl::IsFailedPrecondition(called) ? 0 : 1) +
           (absl::IsFailedPrecondition(started) ? 0 : 2) + (driven ? 4 : 0) +
           (absl::IsFailedPrecondition(awaited) ? 0 : 8));
   }

@@ -4,6 +4,8 @@
 #include "middleware/api/stream.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <functional>
 #include <optional>
@@ -36,6 +38,36 @@ TEST_F(StreamTest, ServersMessagesComeInOrderAndEnd) {
   EXPECT_FALSE(lines.Read(&line));
   EXPECT_FALSE(lines.Read(&line)) << "and stays at its end";
   EXPECT_TRUE(lines.Finish().ok());
+}
+
+TEST_F(StreamTest, InAForkedChildEachOperationFailsAtOnce) {
+  CallContext context(absl::Seconds(60));
+  auto parents = client().Talk(context);
+  ASSERT_TRUE(parents.Write(Text("a", 1)));
+  const pid_t child = fork();
+  if (child == 0) {
+    int wrong = 0;
+    const auto expect = [&wrong](bool right) { wrong = wrong * 2 + (right ? 0 : 1); };
+    Line line;
+    expect(!parents.Read(&line));
+    expect(!parents.Write(Text("b", 2)));
+    expect(absl::IsFailedPrecondition(parents.Finish()));
+    CallContext own(absl::Seconds(60));
+    auto opened = client().Talk(own);
+    expect(!opened.Write(Text("c", 3)));
+    expect(!opened.Read(&line));
+    expect(absl::IsFailedPrecondition(opened.Finish()));
+    _exit(wrong);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  parents.WritesDone();
+  Line line;
+  while (parents.Read(&line)) {
+  }
+  EXPECT_TRUE(parents.Finish().ok());
 }
 
 TEST_F(StreamTest, ErrorComesAfterWhatWasSentBefore) {
