@@ -92,7 +92,8 @@ absl::Status Lease::Start(Seat* seat, const call::CallSpec& spec) {
     waiter.status = seat->engine_->Start(spec);
     driven_.Flush();
   }
-  Release();
+  // The thread has not polled. A loop of calls that fail at once must not keep the background thread from connecting again.
+  Release(Use::kLooked);
   return std::move(waiter.status);
 }
 
@@ -129,7 +130,7 @@ void Lease::Await(Seat* seat, absl::FunctionRef<bool(Event*)> begin) {
   const bool waits = waiter.started ? !waiter.done : !begin(&waiter.event);
   driven_.Flush();
   if (waits) DriveHeld([&waiter] { return waiter.done; }, kForeverNs);
-  Release();
+  Release(waits ? Use::kDriven : Use::kLooked);
 }
 
 bool Lease::Run(Seat* seat, absl::FunctionRef<void()> work, int64_t timeout_ns) {
