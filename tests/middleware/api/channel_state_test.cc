@@ -3,6 +3,7 @@
 // Channels that connect in the background, and the state of their connection: asked, waited for, called back.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <coroutine>
 #include <functional>
 #include <memory>
@@ -72,6 +73,32 @@ TEST_F(ChannelStateTest, ConnectReturnsBeforeThereIsAServer) {
   const auto detail = base::DetailOf(status);
   ASSERT_TRUE(detail.has_value());
   EXPECT_TRUE(detail->retry_safe());
+}
+
+// The background thread took the thread that started calls for one that drives, and never polled.
+TEST_F(ChannelStateTest, StartedCallsThatFailAtOnceDoNotPreventAReconnect) {
+  options_.backoff_min = options_.backoff_max = absl::Milliseconds(100);
+  channel_ = ConnectInBackground();
+  StartServer();
+  ASSERT_TRUE(Say(/*wait_for_ready=*/true).ok());
+  server_.reset();
+  ASSERT_NE(channel_->WaitForStateChange(ConnectionState::kUp, absl::InfiniteDuration()),
+            ConnectionState::kUp);
+  StartServer();
+  const ChatClient chat = client();
+  absl::Status ended = absl::UnavailableError("");
+  while (!ended.ok()) {
+    CallContext context(absl::Seconds(60));
+    const Line line = Text("hello");
+    Line reply;
+    std::atomic<bool> over{false};
+    const absl::Status started =
+        chat.StartSay(context, line, &reply, [&](const absl::Status& status) {
+          ended = status;
+          over.store(true);
+        });
+    while (started.ok() && !over.load()) std::this_thread::yield();
+  }
 }
 
 TEST_F(ChannelStateTest, CallThatWaitsForReadyGetsTheServerThatComesLater) {

@@ -137,34 +137,6 @@ TEST_F(ChannelTest, ForkedChildIsToldThatTheChannelIsItsParents) {
   EXPECT_EQ(*Say(*client, "of the parent"), "of the parent");
 }
 
-// The background thread took the threads that started calls for threads that drive, and never polled.
-TEST_F(ChannelTest, StartedCallsThatFailAtOnceDoNotPreventAReconnect) {
-  StartServer();
-  ChannelOptions options;
-  options.backoff_min = options.backoff_max = absl::Milliseconds(100);
-  options.max_reconnect_attempts = 1'000'000;
-  auto channel = MustConnect(options);
-  const EchoClient client(channel);
-  ASSERT_TRUE(Say(client, "before").ok());
-  server_.reset();
-  ASSERT_NE(channel->WaitForStateChange(ConnectionState::kUp, absl::InfiniteDuration()),
-            ConnectionState::kUp);
-  StartServer();
-  absl::Status ended = absl::UnavailableError("");
-  while (!ended.ok()) {
-    CallContext context(absl::Seconds(30));
-    SayRequest request;
-    SayReply reply;
-    std::atomic<bool> over{false};
-    const absl::Status started =
-        client.StartSay(context, request, &reply, [&](const absl::Status& status) {
-          ended = status;
-          over.store(true);
-        });
-    while (started.ok() && !over.load()) std::this_thread::yield();
-  }
-}
-
 TEST_F(ChannelTest, SayBothStyles) {
   StartServer();
   EchoClient client(MustConnect());
