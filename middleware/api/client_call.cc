@@ -16,9 +16,10 @@ void OnDone(void* argument, const absl::Status& status) {
 }
 
 // Starts a call with a stop token, or of a channel with interceptors. It needs a record on the heap.
-[[gnu::noinline, gnu::cold]] absl::Status StartRecorded(Channel* channel, const Method& method, CallContext& context,
-                           const google::protobuf::MessageLite& request,
-                           google::protobuf::MessageLite* reply, CallCallback&& done) {
+[[gnu::noinline, gnu::cold]] absl::Status StartRecorded(
+    Channel* channel, const Method& method, CallContext& context,
+    const google::protobuf::MessageLite& request, google::protobuf::MessageLite* reply,
+    CallCallback&& done) {
   auto call = std::make_unique<CallbackCall>();
   call->done = std::move(done);
   call->stop.Set(context.stop_token(), channel, &call->control);
